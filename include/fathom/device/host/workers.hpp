@@ -1,0 +1,120 @@
+// The one pool of threads of a host rank: work comes as numbered tasks of fixed size, so results never depend on how
+// many threads there are.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <fathom/core/bytes.hpp>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+extern "C" void omp_set_num_threads(int) __attribute__((weak));
+
+namespace fathom::host {
+
+/// Threads that work off numbered tasks. The calling thread is worker 0. Every worker calls oneDNN with one thread.
+class workers {
+  public:
+    explicit workers(int count) : count_(std::max(count, 1)) {
+        one_library_thread();
+        for (int w = 1; w < count_; ++w) threads_.emplace_back([this, w] { serve(w); });
+    }
+    workers(const workers&) = delete;
+    workers& operator=(const workers&) = delete;
+    ~workers() {
+        run_ = nullptr;
+        announce();
+        for (auto& thread : threads_) thread.join();
+    }
+
+    [[nodiscard]] int count() const { return count_; }
+
+    /// Calls task(number, worker) for every number in [0, tasks), each once, in any order; returns when all are done.
+    /// The first exception that a task throws is thrown again here.
+    template <class Task> void run(index tasks, Task&& task) {
+        if (tasks <= 0) return;
+        if (count_ == 1 || tasks == 1) {
+            for (index n = 0; n < tasks; ++n) task(n, 0);
+            return;
+        }
+        using callable = std::remove_reference_t<Task>;
+        context_ = const_cast<void*>(static_cast<const void*>(std::addressof(task)));
+        run_ = [](void* context, index number, int worker) { (*static_cast<callable*>(context))(number, worker); };
+        tasks_ = tasks;
+        next_.store(0, std::memory_order_relaxed);
+        busy_.store(count_ - 1, std::memory_order_relaxed);
+        announce();
+        work(0);
+        wait_until_zero(busy_);
+        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    }
+
+  private:
+    static constexpr int spins = 4000;  // about as long as a small task: sleeping and waking costs more
+
+    static void one_library_thread() {
+        if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
+    }
+    static void pause() {
+#if defined(__x86_64__)
+        _mm_pause();
+#endif
+    }
+    void announce() {
+        round_.fetch_add(1, std::memory_order_release);
+        round_.notify_all();
+    }
+    static void wait_until_zero(std::atomic<int>& value) {
+        for (int s = 0; s < spins; ++s, pause())
+            if (value.load(std::memory_order_acquire) == 0) return;
+        for (int seen; (seen = value.load(std::memory_order_acquire)) != 0;)
+            value.wait(seen, std::memory_order_acquire);
+    }
+    void work(int worker) {
+        try {
+            for (index n; (n = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) run_(context_, n, worker);
+        } catch (...) {
+            next_.store(tasks_, std::memory_order_relaxed);
+            const std::lock_guard lock{failure_mutex_};
+            if (!failure_) failure_ = std::current_exception();
+        }
+    }
+    void serve(int worker) {
+        one_library_thread();
+        for (unsigned seen = 0;;) {
+            unsigned now = seen;
+            for (int s = 0; s < spins && now == seen; ++s, pause()) now = round_.load(std::memory_order_acquire);
+            while (now == seen) {
+                round_.wait(seen, std::memory_order_acquire);
+                now = round_.load(std::memory_order_acquire);
+            }
+            seen = now;
+            if (run_ == nullptr) return;
+            work(worker);
+            if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+        }
+    }
+
+    int count_;
+    std::vector<std::thread> threads_;
+    void* context_ = nullptr;
+    void (*run_)(void*, index, int) = nullptr;
+    index tasks_ = 0;
+    std::exception_ptr failure_;
+    std::mutex failure_mutex_;
+    alignas(64) std::atomic<index> next_{0};
+    alignas(64) std::atomic<int> busy_{0};
+    alignas(64) std::atomic<unsigned> round_{0};
+};
+
+}  // namespace fathom::host
