@@ -8,25 +8,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 from checks import checks  # noqa: E402
+from rooms import ROOMS  # noqa: E402
 
-# Every room in the order in which data flows, and the rooms that it may include besides itself.
-ROOMS = {
-    "core": "",
-    "tensor": "core",
-    "parallel": "core tensor",
-    "device": "core tensor",
-    "comm": "core tensor parallel device",
-    "ops": "core tensor device",
-    "nn": "core tensor parallel device comm ops",
-    "models": "core tensor parallel device comm ops nn",
-    "recipe": "core tensor parallel nn models",
-    "optim": "core tensor parallel device comm ops",
-    "data": "core tensor comm",
-    "checkpoint": "core tensor parallel device comm",
-    "cost": "core tensor parallel nn models recipe",
-    "observe": "core comm",
-    "train": "core tensor parallel device comm ops nn models recipe optim data checkpoint cost observe",
-}
 # Which folders may include what is not everywhere.
 SOME_MACHINES = {
     re.compile(r"cuda.*|cub/.*|thrust/.*|cublas.*|cudnn.*|cooperative_groups.*|nv/.*|cutlass/.*"): {"cuda", "nccl"},
