@@ -8,14 +8,14 @@
 
 namespace fathom::ops {
 
-/// e^x for float, within 2 units in the last place on [-87, 88]; below it 0 (to 1e-38), above it the largest float's
-/// order. Cody and Waite's reduction to [-ln 2 / 2, ln 2 / 2] and a Taylor polynomial of degree 7 in Horner's form.
+/// e^x for float, within 2 units in the last place on [-87, 88]; below it 0, above it infinity. Cody and Waite's
+/// reduction to [-ln 2 / 2, ln 2 / 2] and a Taylor polynomial of degree 7 in Horner's form. The ends are cut with masks
+/// of integers: g++ turns a conditional between floats into a branch here, and then leaves the loop scalar.
 inline float exponential(float x) {
-    const float bounded = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
     const float shifted =
-        bounded * 1.44269504088896f + 12582912.0f;  // 1.5 * 2^23: the integer lands in the low mantissa bits
+        x * 1.44269504088896f + 12582912.0f;  // 1.5 * 2^23: the integer lands in the low mantissa bits
     const float n = shifted - 12582912.0f;
-    const float r = (bounded - n * 0.693359375f) + n * 2.12194440e-4f;
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     float p = 1.0f / 5040.0f;
     p = p * r + 1.0f / 720.0f;
     p = p * r + 1.0f / 120.0f;
@@ -25,8 +25,9 @@ inline float exponential(float x) {
     p = p * r + 1.0f;
     p = p * r + 1.0f;
     const auto power = std::bit_cast<std::uint32_t>(shifted) << 23;  // adding n to the exponent field multiplies by 2^n
-    const float result = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + power);
-    return x < -87.0f ? 0.0f : result;
+    const auto word = std::bit_cast<std::uint32_t>(p) + power;
+    const auto below = 0u - static_cast<std::uint32_t>(x < -87.0f), above = 0u - static_cast<std::uint32_t>(x > 88.0f);
+    return std::bit_cast<float>((word & ~(below | above)) | (above & 0x7f800000u));
 }
 inline double exponential(double x) { return std::exp(x); }
 
