@@ -1,0 +1,188 @@
+// Grouped-query attention (GQA, and MHA as its special case): the attention of DeepSeek LLM and DeepSeekMoE.
+#pragma once
+
+#include <algorithm>
+#include <fathom/core/number.hpp>
+#include <fathom/nn/micro_batch.hpp>
+#include <fathom/nn/parameter.hpp>
+#include <fathom/nn/project.hpp>
+#include <fathom/ops/attention.hpp>
+#include <fathom/ops/elementwise.hpp>
+#include <fathom/ops/rotary.hpp>
+#include <fathom/tensor/arena.hpp>
+
+namespace fathom::nn {
+
+/// Sizes and switches of a GQA layer, named as in a Hugging Face config.
+struct grouped_query_attention_facts {
+    index hidden_size = 0;
+    index num_attention_heads = 0;
+    index num_key_value_heads = 0;
+    index head_dim = 0;
+    bool attention_bias = false;
+    double softmax_scale = 0;
+    bool operator==(const grouped_query_attention_facts&) const = default;
+};
+
+/// y += o(attention(q, k, v)) with rotary embeddings over the whole head, half-split as Llama pairs them
+/// (Ainslie et al., "GQA", 2023; Su et al., "RoFormer", 2021).
+template <class T>
+struct grouped_query_attention {
+    using A = accumulator_t<T>;
+    using facts = grouped_query_attention_facts;
+
+    grouped_query_attention_facts of;
+    recomputation again{};
+
+    template <class E>
+    struct parameters {
+        tensor<E, axis::queries_keys_values, axis::hidden> qkv;  // q_proj above k_proj above v_proj: one product
+        tensor<E, axis::one, axis::queries_keys_values> qkv_bias;
+        tensor<E, axis::hidden, axis::values> o;
+        tensor<E, axis::one, axis::hidden> o_bias;
+    };
+    struct saved {
+        tensor<const T, axis::tokens, axis::hidden> x;
+        tensor<T, axis::tokens, axis::queries_keys_values> qkv;
+        tensor<T, axis::tokens, axis::values> out;
+        matrix<A> logsumexp;
+    };
+    struct deferred {
+        tensor<T, axis::tokens, axis::hidden> kept_dy;
+        tensor<const T, axis::tokens, axis::hidden> dy;
+        tensor<T, axis::tokens, axis::queries_keys_values> dqkv;
+    };
+    struct workspace {
+        tensor<T, axis::tokens, axis::queries_keys_values> qkv;
+        tensor<T, axis::tokens, axis::values> dout;
+    };
+
+    [[nodiscard]] constexpr index queries() const { return of.num_attention_heads * of.head_dim; }
+    [[nodiscard]] constexpr index keys() const { return of.num_key_value_heads * of.head_dim; }
+    [[nodiscard]] constexpr index all() const { return queries() + 2 * keys(); }
+
+    template <class P, class Visit>
+    constexpr void each_parameter(P& p, Visit&& visit) const {
+        const index q = queries(), k = keys();
+        visit(p.qkv, storage{.rows = all(),
+                             .width = of.hidden_size,
+                             .parts = {{{.name = "q_proj.weight", .rows = q},
+                                        {.name = "k_proj.weight", .rows = k, .first = q},
+                                        {.name = "v_proj.weight", .rows = k, .first = q + k}}}});
+        if (of.attention_bias)
+            visit(p.qkv_bias, storage{.rows = all(),
+                                      .width = 1,
+                                      .start = initial::zero,
+                                      .vector = true,
+                                      .parts = {{{.name = "q_proj.bias", .rows = q},
+                                                 {.name = "k_proj.bias", .rows = k, .first = q},
+                                                 {.name = "v_proj.bias", .rows = k, .first = q + k}}}});
+        visit(p.o, weight("o_proj.weight", of.hidden_size, q));
+        if (of.attention_bias) visit(p.o_bias, bias("o_proj.bias", of.hidden_size));
+    }
+
+    constexpr saved keep(arena& memory, extents shape) const {
+        saved s;
+        if (!again.up_projections) s.qkv = memory.take<T>(shape.tokens(), all());
+        s.out = memory.take<T>(shape.tokens(), queries());
+        s.logsumexp = memory.take<A>(of.num_attention_heads, shape.tokens());
+        return s;
+    }
+    constexpr deferred defer(arena& memory, extents shape, bool apart) const {
+        deferred d;
+        if (apart) d.kept_dy = memory.take<T>(shape.tokens(), of.hidden_size);
+        d.dqkv = memory.take<T>(shape.tokens(), all());
+        return d;
+    }
+    constexpr workspace work(arena& memory, extents shape) const {
+        workspace w;
+        if (again.up_projections) w.qkv = memory.take<T>(shape.tokens(), all());
+        w.dout = memory.take<T>(shape.tokens(), queries());
+        return w;
+    }
+    [[nodiscard]] constexpr index scratch(extents shape) const {
+        return std::max(ops::attention_scratch<T>(heads(), shape.length), ops::product_scratch<T>(std::max(of.hidden_size, all())));
+    }
+    [[nodiscard]] constexpr index matrix_parameters() const { return (all() + queries()) * of.hidden_size; }
+    /// Multiply-adds of scores and weighted values for one query and one key.
+    [[nodiscard]] constexpr index products_per_pair() const { return of.num_attention_heads * 2 * of.head_dim; }
+
+    template <class Queue>
+    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s,
+                 workspace& w, tensor<T, axis::tokens, axis::hidden> y) const {
+        s.x = x;
+        const auto qkv = again.up_projections ? w.qkv : s.qkv;
+        make_queries_keys_values(queue, batch, p, x, qkv);
+        ops::attention_forward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(qkv), batch.starts, s.out, s.logsumexp);
+        project(queue, y, s.out, p.o, true);
+        if (of.attention_bias) ops::add_bias<T>(queue, y, p.o_bias.data);
+    }
+
+    template <class Queue>
+    void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, saved& s,
+                        tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
+                        tensor<T, axis::tokens, axis::hidden> dx) const {
+        d.dy = dy;
+        if (!d.kept_dy.empty()) {
+            ops::copy(queue, d.kept_dy, dy);
+            d.dy = d.kept_dy;
+        }
+        const auto qkv = again.up_projections ? w.qkv : s.qkv;
+        if (again.up_projections) make_queries_keys_values(queue, batch, p, s.x, qkv);
+        project_input(queue, w.dout, dy, p.o);
+        ops::attention_backward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(qkv), batch.starts, s.out, s.logsumexp,
+                                   w.dout,
+                                   {.q = d.dqkv.columns_at(0, queries()),
+                                    .k = d.dqkv.columns_at(queries(), keys()),
+                                    .k_head_stride = of.head_dim,
+                                    .shared = {},
+                                    .v = d.dqkv.columns_at(queries() + keys(), keys()),
+                                    .v_head_stride = of.head_dim},
+                                   {});
+        rotate(queue, batch, d.dqkv, true);
+        project_input(queue, dx, d.dqkv, p.qkv);
+    }
+
+    template <class Queue>
+    void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
+        project_weight(queue, gradients.o, d.dy, s.out);
+        project_weight(queue, gradients.qkv, d.dqkv, s.x);
+        if (of.attention_bias) {
+            ops::bias_weight<T>(queue, gradients.qkv_bias.data, d.dqkv);
+            ops::bias_weight<T>(queue, gradients.o_bias.data, d.dy);
+        }
+    }
+
+    [[nodiscard]] constexpr ops::attention_facts heads() const {
+        return {.heads = of.num_attention_heads,
+                .kv_heads = of.num_key_value_heads,
+                .qk_dim = of.head_dim,
+                .v_dim = of.head_dim,
+                .shared_dim = 0,
+                .scale = of.softmax_scale};
+    }
+
+  private:
+    [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> qkv) const {
+        return {.q = qkv.columns_at(0, queries()),
+                .k = qkv.columns_at(queries(), keys()),
+                .k_head_stride = of.head_dim,
+                .shared = {},
+                .v = qkv.columns_at(queries() + keys(), keys()),
+                .v_head_stride = of.head_dim};
+    }
+    template <class Queue, class X, class QKV>
+    void make_queries_keys_values(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, X x, QKV qkv) const {
+        project(queue, qkv, x, p.qkv);
+        if (of.attention_bias) ops::add_bias<T>(queue, qkv, p.qkv_bias.data);
+        rotate(queue, batch, qkv, false);
+    }
+    /// Queries and keys lie side by side in heads of one width, so one call turns both.
+    template <class Queue>
+    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> qkv, bool inverse) const {
+        ops::rotate<T>(queue, qkv, 0, of.head_dim, of.num_attention_heads + of.num_key_value_heads, of.head_dim, false, batch.positions,
+                       batch.cosines, batch.sines, inverse);
+    }
+};
+
+}  // namespace fathom::nn

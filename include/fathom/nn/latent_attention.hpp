@@ -1,0 +1,315 @@
+// Multi-head latent attention (MLA), with and without a latent for queries: the attention of DeepSeek-V2 and V3.
+#pragma once
+
+#include <algorithm>
+#include <fathom/core/number.hpp>
+#include <fathom/nn/micro_batch.hpp>
+#include <fathom/nn/parameter.hpp>
+#include <fathom/nn/project.hpp>
+#include <fathom/ops/attention.hpp>
+#include <fathom/ops/elementwise.hpp>
+#include <fathom/ops/rms_norm.hpp>
+#include <fathom/ops/rotary.hpp>
+#include <fathom/tensor/arena.hpp>
+
+namespace fathom::nn {
+
+/// Sizes and switches of an MLA layer, named as in a Hugging Face config.
+struct latent_attention_facts {
+    index hidden_size = 0;
+    index num_attention_heads = 0;
+    index q_lora_rank = 0;  // 0: queries come from the hidden state directly
+    index kv_lora_rank = 0;
+    index qk_nope_head_dim = 0;
+    index qk_rope_head_dim = 0;
+    index v_head_dim = 0;
+    bool attention_bias = false;
+    bool rope_interleave = true;
+    double softmax_scale = 0;
+
+    [[nodiscard]] constexpr index qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
+    bool operator==(const latent_attention_facts&) const = default;
+};
+
+/// y += o(attention(...)): c_q = norm(W_qa x), q = W_qb c_q; [c_kv | k_r] = W_kva x, [k | v] = W_kvb norm(c_kv); the rotary key k_r
+/// has no norm and all heads share it (DeepSeek-V2 report, section 2.1). The latent norms' epsilon is 1e-6 whatever the config says.
+template <class T>
+struct latent_attention {
+    using A = accumulator_t<T>;
+    using facts = latent_attention_facts;
+    static constexpr double latent_norm_eps = 1e-6;
+
+    latent_attention_facts of;
+    recomputation again{};
+
+    template <class E>
+    struct parameters {
+        tensor<E, axis::latent_input, axis::hidden> a;  // q_a_proj (or q_proj) above kv_a_proj_with_mqa: one product
+        tensor<E, axis::one, axis::latent_input> a_bias;
+        tensor<E, axis::one, axis::q_latent> q_norm;
+        tensor<E, axis::queries, axis::q_latent> q_b;
+        tensor<E, axis::one, axis::kv_latent> kv_norm;
+        tensor<E, axis::keys_values, axis::kv_latent> kv_b;
+        tensor<E, axis::hidden, axis::values> o;
+        tensor<E, axis::one, axis::hidden> o_bias;
+    };
+    struct saved {
+        tensor<const T, axis::tokens, axis::hidden> x;
+        tensor<T, axis::tokens, axis::latent_input> a;
+        matrix<A> q_inverse_rms, kv_inverse_rms;
+        tensor<T, axis::tokens, axis::q_latent> c_q;
+        tensor<T, axis::tokens, axis::kv_latent> c_kv;
+        tensor<T, axis::tokens, axis::queries> q;
+        tensor<T, axis::tokens, axis::keys_values> kv;
+        tensor<T, axis::tokens, axis::values> out;
+        matrix<A> logsumexp;
+    };
+    struct deferred {
+        tensor<T, axis::tokens, axis::hidden> kept_dy;
+        tensor<const T, axis::tokens, axis::hidden> dy;
+        tensor<T, axis::tokens, axis::q_latent> c_q;
+        tensor<T, axis::tokens, axis::kv_latent> c_kv;
+        tensor<T, axis::tokens, axis::queries> dq;
+        tensor<T, axis::tokens, axis::keys_values> dkv;
+        tensor<T, axis::tokens, axis::latent_input> da;
+        matrix<A> dq_norm, dkv_norm;
+    };
+    struct workspace {
+        tensor<T, axis::tokens, axis::q_latent> c_q, dc_q;
+        tensor<T, axis::tokens, axis::kv_latent> c_kv, dc_kv;
+        tensor<T, axis::tokens, axis::queries> q;
+        tensor<T, axis::tokens, axis::keys_values> kv;
+        tensor<T, axis::tokens, axis::values> dout;
+        matrix<A> shared_parts, norm_partials;
+    };
+
+    /// Columns of `a` before the kv latent: the query latent, or the queries themselves.
+    [[nodiscard]] constexpr index lead() const { return latent_queries() ? of.q_lora_rank : queries(); }
+    [[nodiscard]] constexpr bool latent_queries() const { return of.q_lora_rank > 0; }
+    [[nodiscard]] constexpr index queries() const { return of.num_attention_heads * of.qk_head_dim(); }
+    [[nodiscard]] constexpr index keys_values() const { return of.num_attention_heads * (of.qk_nope_head_dim + of.v_head_dim); }
+    [[nodiscard]] constexpr index values() const { return of.num_attention_heads * of.v_head_dim; }
+    [[nodiscard]] constexpr index kv_a() const { return of.kv_lora_rank + of.qk_rope_head_dim; }
+
+    template <class P, class Visit>
+    constexpr void each_parameter(P& p, Visit&& visit) const {
+        visit(p.a, storage{.rows = lead() + kv_a(),
+                           .width = of.hidden_size,
+                           .parts = {{{.name = latent_queries() ? "q_a_proj.weight" : "q_proj.weight", .rows = lead()},
+                                      {.name = "kv_a_proj_with_mqa.weight", .rows = kv_a(), .first = lead()}}}});
+        if (of.attention_bias) {
+            // A bias is a row, so its parts are columns: named as two vectors of one storage.
+            if (latent_queries()) visit(p.a_bias, split_bias("q_a_proj.bias", lead(), "kv_a_proj_with_mqa.bias", kv_a()));
+            if (!latent_queries()) visit(p.a_bias, bias("kv_a_proj_with_mqa.bias", kv_a()));
+        }
+        if (latent_queries()) {
+            visit(p.q_norm, gain("q_a_layernorm.weight", of.q_lora_rank));
+            visit(p.q_b, weight("q_b_proj.weight", queries(), of.q_lora_rank));
+        }
+        visit(p.kv_norm, gain("kv_a_layernorm.weight", of.kv_lora_rank));
+        visit(p.kv_b, weight("kv_b_proj.weight", keys_values(), of.kv_lora_rank));
+        visit(p.o, weight("o_proj.weight", of.hidden_size, values()));
+        if (of.attention_bias) visit(p.o_bias, bias("o_proj.bias", of.hidden_size));
+    }
+
+    constexpr saved keep(arena& memory, extents shape) const {
+        const index n = shape.tokens();
+        saved s;
+        s.a = memory.take<T>(n, lead() + kv_a());
+        s.q_inverse_rms = latent_queries() ? memory.take<A>(1, n) : matrix<A>{};
+        s.kv_inverse_rms = memory.take<A>(1, n);
+        if (!again.norms) {
+            if (latent_queries()) s.c_q = memory.take<T>(n, of.q_lora_rank);
+            s.c_kv = memory.take<T>(n, of.kv_lora_rank);
+        }
+        if (!again.up_projections) {
+            if (latent_queries()) s.q = memory.take<T>(n, queries());
+            s.kv = memory.take<T>(n, keys_values());
+        }
+        s.out = memory.take<T>(n, values());
+        s.logsumexp = memory.take<A>(of.num_attention_heads, n);
+        return s;
+    }
+    constexpr deferred defer(arena& memory, extents shape, bool apart) const {
+        const index n = shape.tokens();
+        deferred d;
+        if (apart) d.kept_dy = memory.take<T>(n, of.hidden_size);
+        if (again.norms) {
+            if (latent_queries()) d.c_q = memory.take<T>(n, of.q_lora_rank);
+            d.c_kv = memory.take<T>(n, of.kv_lora_rank);
+        }
+        if (latent_queries()) {
+            d.dq = memory.take<T>(n, queries());
+            d.dq_norm = memory.take<A>(1, of.q_lora_rank);
+        }
+        d.dkv = memory.take<T>(n, keys_values());
+        d.da = memory.take<T>(n, lead() + kv_a());
+        d.dkv_norm = memory.take<A>(1, of.kv_lora_rank);
+        return d;
+    }
+    constexpr workspace work(arena& memory, extents shape) const {
+        const index n = shape.tokens();
+        workspace w;
+        if (again.norms) {
+            if (latent_queries()) w.c_q = memory.take<T>(n, of.q_lora_rank);
+            w.c_kv = memory.take<T>(n, of.kv_lora_rank);
+        }
+        if (again.up_projections) {
+            if (latent_queries()) w.q = memory.take<T>(n, queries());
+            w.kv = memory.take<T>(n, keys_values());
+        }
+        if (latent_queries()) w.dc_q = memory.take<T>(n, of.q_lora_rank);
+        w.dc_kv = memory.take<T>(n, of.kv_lora_rank);
+        w.dout = memory.take<T>(n, values());
+        w.shared_parts = memory.take<A>(n, of.num_attention_heads * of.qk_rope_head_dim);
+        w.norm_partials = memory.take<A>(pieces(n, ops::rms_norm_rows), std::max(of.q_lora_rank, of.kv_lora_rank));
+        return w;
+    }
+    [[nodiscard]] constexpr index scratch(extents shape) const {
+        return std::max(ops::attention_scratch<T>(heads(), shape.length),
+                        ops::product_scratch<T>(std::max({of.hidden_size, lead() + kv_a(), queries(), keys_values(), values()})));
+    }
+    [[nodiscard]] constexpr index matrix_parameters() const {
+        return (lead() + kv_a()) * of.hidden_size + (latent_queries() ? queries() * of.q_lora_rank : 0) + keys_values() * of.kv_lora_rank +
+               of.hidden_size * values();
+    }
+    /// Multiply-adds of scores and weighted values for one query and one key.
+    [[nodiscard]] constexpr index products_per_pair() const { return of.num_attention_heads * (of.qk_head_dim() + of.v_head_dim); }
+
+    template <class Queue>
+    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s,
+                 workspace& w, tensor<T, axis::tokens, axis::hidden> y) const {
+        s.x = x;
+        project(queue, s.a, x, p.a);
+        if (of.attention_bias) ops::add_bias<T>(queue, biased(s.a), p.a_bias.data);
+        rotate(queue, batch, s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim), 1, of.qk_rope_head_dim, 0, false);
+        if (!latent_queries()) rotate_queries(queue, batch, s.a.columns_at(0, queries()), false);
+        const auto c_q = again.norms ? w.c_q : s.c_q;
+        const auto c_kv = again.norms ? w.c_kv : s.c_kv;
+        const auto q = latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
+        const auto kv = again.up_projections ? w.kv : s.kv;
+        norm_latents(queue, p, s, c_q, c_kv);
+        up_project(queue, batch, p, c_q, c_kv, q, kv);
+        ops::attention_forward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(q, kv, s), batch.starts, s.out,
+                                  s.logsumexp);
+        project(queue, y, s.out, p.o, true);
+        if (of.attention_bias) ops::add_bias<T>(queue, y, p.o_bias.data);
+    }
+
+    template <class Queue>
+    void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, saved& s,
+                        tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
+                        tensor<T, axis::tokens, axis::hidden> dx) const {
+        d.dy = dy;
+        if (!d.kept_dy.empty()) {
+            ops::copy(queue, d.kept_dy, dy);
+            d.dy = d.kept_dy;
+        }
+        if (again.norms)
+            norm_latents(queue, p, s, d.c_q, d.c_kv);
+        else
+            d.c_q = s.c_q, d.c_kv = s.c_kv;
+        const auto q = latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
+        const auto kv = again.up_projections ? w.kv : s.kv;
+        if (again.up_projections) up_project(queue, batch, p, d.c_q, d.c_kv, q, kv);
+
+        const auto dq = latent_queries() ? d.dq : d.da.template part<axis::queries>(0, queries());
+        const auto dshared = d.da.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim);
+        project_input(queue, w.dout, dy, p.o);
+        ops::attention_backward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(q, kv, s), batch.starts, s.out,
+                                   s.logsumexp, w.dout,
+                                   {.q = dq,
+                                    .k = d.dkv,
+                                    .k_head_stride = of.qk_nope_head_dim + of.v_head_dim,
+                                    .shared = dshared,
+                                    .v = d.dkv.columns_at(of.qk_nope_head_dim, d.dkv.width - of.qk_nope_head_dim),
+                                    .v_head_stride = of.qk_nope_head_dim + of.v_head_dim},
+                                   w.shared_parts);
+        rotate(queue, batch, dshared, 1, of.qk_rope_head_dim, 0, true);
+        rotate_queries(queue, batch, dq, true);
+        if (latent_queries()) {
+            project_input(queue, w.dc_q, dq, p.q_b);
+            ops::fill_zero(queue, d.dq_norm.data, of.q_lora_rank);
+            ops::rms_norm_backward<T>(queue, d.da.columns_at(0, of.q_lora_rank), false, d.dq_norm.data, w.dc_q,
+                                      s.a.columns_at(0, of.q_lora_rank), s.q_inverse_rms.data, p.q_norm.data,
+                                      w.norm_partials.columns_at(0, of.q_lora_rank));
+        }
+        project_input(queue, w.dc_kv, d.dkv, p.kv_b);
+        ops::fill_zero(queue, d.dkv_norm.data, of.kv_lora_rank);
+        ops::rms_norm_backward<T>(queue, d.da.columns_at(lead(), of.kv_lora_rank), false, d.dkv_norm.data, w.dc_kv,
+                                  s.a.columns_at(lead(), of.kv_lora_rank), s.kv_inverse_rms.data, p.kv_norm.data,
+                                  w.norm_partials.columns_at(0, of.kv_lora_rank));
+        project_input(queue, dx, d.da, p.a);
+    }
+
+    template <class Queue>
+    void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
+        project_weight(queue, gradients.o, d.dy, s.out);
+        if (latent_queries()) {
+            project_weight(queue, gradients.q_b, d.dq, d.c_q);
+            ops::add(queue, gradients.q_norm, d.dq_norm);
+        }
+        project_weight(queue, gradients.kv_b, d.dkv, d.c_kv);
+        ops::add(queue, gradients.kv_norm, d.dkv_norm);
+        project_weight(queue, gradients.a, d.da, s.x);
+        if (of.attention_bias) {
+            ops::bias_weight<T>(queue, gradients.a_bias.data, biased(d.da));
+            ops::bias_weight<T>(queue, gradients.o_bias.data, d.dy);
+        }
+    }
+
+    [[nodiscard]] constexpr ops::attention_facts heads() const {
+        return {.heads = of.num_attention_heads,
+                .kv_heads = of.num_attention_heads,
+                .qk_dim = of.qk_head_dim(),
+                .v_dim = of.v_head_dim,
+                .shared_dim = of.qk_rope_head_dim,
+                .scale = of.softmax_scale};
+    }
+
+  private:
+    static constexpr storage split_bias(const char* first, index first_width, const char* second, index second_width) {
+        return {.rows = first_width + second_width,
+                .width = 1,
+                .start = initial::zero,
+                .vector = true,
+                .parts = {{{.name = first, .rows = first_width}, {.name = second, .rows = second_width, .first = first_width}}}};
+    }
+    /// The columns of `a` that have a bias.
+    [[nodiscard]] constexpr matrix<T> biased(matrix<T> a) const {
+        return latent_queries() ? a : a.columns_at(lead(), kv_a());
+    }
+    [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> q, matrix<const T> kv, const saved& s) const {
+        return {.q = q,
+                .k = kv,
+                .k_head_stride = of.qk_nope_head_dim + of.v_head_dim,
+                .shared = s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim),
+                .v = kv.columns_at(of.qk_nope_head_dim, kv.width - of.qk_nope_head_dim),
+                .v_head_stride = of.qk_nope_head_dim + of.v_head_dim};
+    }
+    template <class Queue>
+    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> x, index count, index head_stride, index first, bool inverse) const {
+        ops::rotate<T>(queue, x, first, head_stride, count, of.qk_rope_head_dim, of.rope_interleave, batch.positions, batch.cosines,
+                       batch.sines, inverse);
+    }
+    template <class Queue>
+    void rotate_queries(Queue& queue, const micro_batch<A>& batch, matrix<T> q, bool inverse) const {
+        rotate(queue, batch, q, of.num_attention_heads, of.qk_head_dim(), of.qk_nope_head_dim, inverse);
+    }
+    template <class Queue, class Q, class KV>
+    void norm_latents(Queue& queue, const parameters<T>& p, const saved& s, Q c_q, KV c_kv) const {
+        if (latent_queries())
+            ops::rms_norm<T>(queue, c_q, s.q_inverse_rms.data, s.a.columns_at(0, of.q_lora_rank), p.q_norm.data, latent_norm_eps);
+        ops::rms_norm<T>(queue, c_kv, s.kv_inverse_rms.data, s.a.columns_at(lead(), of.kv_lora_rank), p.kv_norm.data, latent_norm_eps);
+    }
+    template <class Queue, class CQ, class CKV, class Q, class KV>
+    void up_project(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, CQ c_q, CKV c_kv, Q q, KV kv) const {
+        if (latent_queries()) {
+            project(queue, q, c_q, p.q_b);
+            rotate_queries(queue, batch, q, false);
+        }
+        project(queue, kv, c_kv, p.kv_b);
+    }
+};
+
+}  // namespace fathom::nn

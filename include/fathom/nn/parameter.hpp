@@ -1,0 +1,56 @@
+// How a layer declares its parameters: one storage for matrices that a product reads together, with the names that checkpoints give its parts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <fathom/core/bytes.hpp>
+
+namespace fathom::nn {
+
+/// What a parameter is before the first step.
+enum class initial : std::uint8_t { zero, one, normal };
+
+/// One named matrix (or stack of matrices) inside a storage. Matrix n of `count` has `rows` rows from row first + n * step.
+/// In the name of a stack, `*` stands for n.
+struct part {
+    const char* name = nullptr;
+    index rows = 0;
+    index first = 0;
+    index count = 1;
+    index step = 0;
+};
+
+/// A parameter's storage: rows x width numbers, cut into parts without gap or overlap.
+struct storage {
+    index rows = 0;
+    index width = 0;
+    initial start = initial::normal;
+    bool vector = false;  // stored in checkpoints with one dimension: gains and biases
+    std::array<part, 3> parts{};
+
+    [[nodiscard]] constexpr index size() const { return rows * width; }
+};
+
+/// A matrix under one name.
+constexpr storage weight(const char* name, index rows, index width) {
+    return {.rows = rows, .width = width, .parts = {{{.name = name, .rows = rows}}}};
+}
+/// A gain: starts at one.
+constexpr storage gain(const char* name, index width) {
+    return {.rows = 1, .width = width, .start = initial::one, .vector = true, .parts = {{{.name = name, .rows = 1}}}};
+}
+/// A bias: starts at zero.
+constexpr storage bias(const char* name, index width) {
+    return {.rows = 1, .width = width, .start = initial::zero, .vector = true, .parts = {{{.name = name, .rows = 1}}}};
+}
+
+/// The parameters of a layer that is made of layers: `visit` sees their names below `prefix`.
+/// visit(view, storage, prefix) is called for each storage in the order in which parameters are numbered.
+template <class Visit>
+struct below {
+    const char* prefix;
+    Visit& visit;
+    constexpr void operator()(auto& view, const storage& facts) const { visit(view, facts, prefix); }
+};
+
+}  // namespace fathom::nn
