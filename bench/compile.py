@@ -111,10 +111,10 @@ def count_all(update):
         cells = []
         for name in COUNTED:
             old = collections.Counter(known["instantiations"].get(name, {}))
-            now, before = (c.total() if room == "all" else c[room] for c in (counts[name], old))
-            cells.append((now, now - before))
-        if any(now or change for now, change in cells):
-            print(f"{room:18}" + "".join(f"{f'{now} ({change:+d})':>20}" for now, change in cells))
+            count, before = (c.total() if room == "all" else c[room] for c in (counts[name], old))
+            cells.append((count, count - before))
+        if any(count or change for count, change in cells):
+            print(f"{room:18}" + "".join(f"{f'{count} ({change:+d})':>20}" for count, change in cells))
     misses = [f"{name}: {counts[name].total()} instantiations, baseline {sum(old.values())}"
               for name, old in known["instantiations"].items()
               if known["compiler"] == version and counts[name].total() > GROWTH * sum(old.values())]
