@@ -7,7 +7,8 @@ namespace fathom {
 
 /// A view (a pointer, matrix or tensor) of numbers that are still to be summed over the named mesh axes.
 template <class View, class... MeshAxes> class partial {
-    static_assert(sizeof...(MeshAxes) > 0, "fathom: partial<> names no mesh axis. fix: name the axes that the sum runs over.");
+    static_assert(sizeof...(MeshAxes) > 0,
+                  "fathom: partial<> names no mesh axis. fix: name the axes that the sum runs over.");
 
   public:
     constexpr explicit partial(View share) : share_{share} {}
