@@ -1,0 +1,57 @@
+// The rotation of queries and keys in place: what makes a score depend on the distance of two tokens.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <fathom/core/error.hpp>
+#include <fathom/core/number.hpp>
+#include <fathom/device/host/queue.hpp>
+#include <fathom/tensor/matrix.hpp>
+
+namespace fathom::ops {
+namespace detail {
+
+/// Turns the `pairs` pairs (x[i step], x[i step + other]); `direction` -1 turns back.
+template <index Step, class T, class A>
+void rotate_row(T* x, index other, index pairs, const A* __restrict cosines, const A* __restrict sines, A direction) {
+    for (index i = 0; i < pairs; ++i) {
+        const A a = static_cast<A>(x[Step * i]), b = static_cast<A>(x[Step * i + other]);
+        const A cosine = cosines[i], sine = direction * sines[i];
+        x[Step * i] = static_cast<T>(a * cosine - b * sine);
+        x[Step * i + other] = static_cast<T>(b * cosine + a * sine);
+    }
+}
+
+}  // namespace detail
+
+/// x[tokens, ...] in place: of each token and of `heads` heads, the `dim` numbers from column first + head *
+/// head_stride on turn by the angles of positions[token]: (a, b) becomes (a cos - b sin, b cos + a sin), where pairs
+/// are (2i, 2i+1) if interleaved, else (i, i + dim/2). `inverse` turns the other way, which is the transpose and so the
+/// backward. cosines, sines[positions, dim/2] come from `rope_table`. Su et al. 2021, "RoFormer". Errors: a position
+/// outside the tables.
+template <class T>
+void rotate(host::queue& queue, matrix<T> x, index first, index head_stride, index heads, index dim, bool interleaved,
+            const std::int32_t* positions, matrix<const accumulator_t<T>> cosines, matrix<const accumulator_t<T>> sines,
+            bool inverse) {
+    using A = accumulator_t<T>;
+    constexpr index tokens_a_task = 64;
+    queue.enqueue(pieces(x.rows, tokens_a_task), [&](index task, int) {
+        const index end = std::min(x.rows, (task + 1) * tokens_a_task);
+        for (index token = task * tokens_a_task; token < end; ++token) {
+            const index position = positions[token];
+            if (position < 0 || position >= cosines.rows)
+                fail("rotate: found position ", position, " at token ", token, ", expected one in [0, ", cosines.rows,
+                     ")");
+            for (index head = 0; head < heads; ++head) {
+                T* row = x.row(token) + first + head * head_stride;
+                const A direction = inverse ? A{-1} : A{1};
+                if (interleaved)
+                    detail::rotate_row<2>(row, 1, dim / 2, cosines.row(position), sines.row(position), direction);
+                else
+                    detail::rotate_row<1>(row, dim / 2, dim / 2, cosines.row(position), sines.row(position), direction);
+            }
+        }
+    });
+}
+
+}  // namespace fathom::ops
