@@ -88,7 +88,7 @@ class model_directory {
         for (const auto& [shard, tensor] : map)
             if (const stored_tensor* found = find(tensor); !found || found->file != text_of(path_, '/', shard))
                 fail(index, ": tensor \"", tensor, "\": found it in ", found ? found->file : "no shard",
-                     ", expected it in ", shard);
+                     ", expected it in ", path_, '/', shard);
         if (map.size() == tensors_.size()) return;
         for (const stored_tensor& tensor : tensors_)
             if (!std::binary_search(map.begin(), map.end(), std::pair{shard_of(tensor), std::string_view{tensor.name}}))
