@@ -1,0 +1,111 @@
+// What attention does to rows of numbers: copying heads to and from scratch, and the softmax of one query over one
+// tile.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <fathom/core/number.hpp>
+#include <fathom/ops/attention/attention_operands.hpp>
+#include <fathom/ops/exponential.hpp>
+#include <fathom/tensor/matrix.hpp>
+#include <limits>
+
+namespace fathom::ops::detail {
+
+/// Queries are worked off in tiles, keys in panels: a task holds query_tile x key_panel scores and never more.
+inline constexpr index query_tile = 64;
+inline constexpr index key_panel = 512;
+/// Sums and maxima over a row are kept in this many parts, so that they are the same on every machine.
+inline constexpr index lanes = 16;
+/// The stride of scores: off a power of two, so that the rows of a transposed product don't share cache sets.
+inline constexpr index score_stride = key_panel + lanes;
+
+/// Copies rows between formats: to = factor * from.
+template <class From, class To, class A> void copy_rows(matrix<From> from, matrix<To> to, A factor) {
+    for (index r = 0; r < from.rows; ++r) {
+        const From* __restrict source = from.row(r);
+        To* __restrict target = to.row(r);
+        for (index c = 0; c < from.width; ++c) target[c] = static_cast<To>(factor * static_cast<A>(source[c]));
+    }
+}
+
+/// keys[count, qk_dim] and values[count, v_dim] of a kv head, from token `first` on.
+template <class T, class A>
+void take_keys(const attention_facts& facts, const attention_operands<const T>& in, index head, index first,
+               matrix<A> keys, matrix<A> values) {
+    const index own = facts.qk_dim - facts.shared_dim;
+    copy_rows(in.k.rows_at(first, keys.rows).columns_at(head * in.k_head_stride, own), keys.columns_at(0, own), A{1});
+    copy_rows(in.shared.rows_at(first, facts.shared_dim == 0 ? 0 : keys.rows).columns_at(0, facts.shared_dim),
+              keys.columns_at(own, facts.shared_dim), A{1});
+    copy_rows(in.v.rows_at(first, keys.rows).columns_at(head * in.v_head_stride, facts.v_dim), values, A{1});
+}
+
+/// The lowest key that any of the queries [first, last) of a sequence sees.
+inline index lowest_start(const std::int32_t* starts, index first, index last) {
+    return *std::min_element(starts + first, starts + last);
+}
+
+/// Of a row of scores over the keys from `tile_first` on, the part that one query sees: columns [from, to), and these
+/// widened to whole lanes.
+struct seen_columns {
+    index from, to, lane_from, lane_to;
+
+    /// Query `query` of a sequence sees the keys [start, query]; the tile has `width` of them.
+    seen_columns(index query, index start, index tile_first, index width)
+        : from(std::clamp(start - tile_first, index{0}, width)),
+          to(std::clamp(query + 1 - tile_first, from, width)),
+          lane_from(from / lanes * lanes),
+          lane_to(to == from ? lane_from : round_up(to, lanes)) {}
+
+    /// Fills what is in the lanes but not seen with -inf, which the exponential makes 0.
+    template <class A> void mask_lanes(A* row) const {
+        std::fill(row + lane_from, row + std::min(from, lane_to), -std::numeric_limits<A>::infinity());
+        std::fill(row + std::min(to, lane_to), row + lane_to, -std::numeric_limits<A>::infinity());
+    }
+    /// Fills what is outside the lanes with 0.
+    template <class A> void clear_rest(A* row, index width) const {
+        std::fill(row, row + std::min(lane_from, width), A{0});
+        std::fill(row + std::min(lane_to, width), row + width, A{0});
+    }
+};
+
+/// The largest of x[count], count a positive multiple of lanes.
+template <class A> A row_maximum(const A* x, index count) {
+    using block [[gnu::vector_size(lanes * sizeof(A)), gnu::aligned(sizeof(A)), gnu::may_alias]] = A;
+    block best = *reinterpret_cast<const block*>(x);
+    for (index j = lanes; j < count; j += lanes) {
+        const block next = *reinterpret_cast<const block*>(x + j);
+        best = next > best ? next : best;
+    }
+    A most = best[0];
+    for (index l = 1; l < lanes; ++l) most = best[l] > most ? best[l] : most;
+    return most;
+}
+
+/// x[j] = e^(x[j] - shift); gives the sum. count is a multiple of lanes.
+template <class A> A exponentials(A* __restrict x, index count, A shift) {
+    A parts[lanes] = {};
+    for (index j = 0; j < count; j += lanes)
+        for (index l = 0; l < lanes; ++l) {
+            const A e = exponential(x[j + l] - shift);
+            x[j + l] = e;
+            parts[l] += e;
+        }
+    A sum = 0;
+    for (const A part : parts) sum += part;
+    return sum;
+}
+
+/// The sum of x[j] y[j].
+template <class A> A dot(const A* __restrict x, const A* __restrict y, index count) {
+    A parts[lanes] = {};
+    index j = 0;
+    for (; j + lanes <= count; j += lanes)
+        for (index l = 0; l < lanes; ++l) parts[l] += x[j + l] * y[j + l];
+    for (; j < count; ++j) parts[j % lanes] += x[j] * y[j];
+    A sum = 0;
+    for (const A part : parts) sum += part;
+    return sum;
+}
+
+}  // namespace fathom::ops::detail
