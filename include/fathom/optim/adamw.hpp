@@ -75,7 +75,7 @@ void adamw_update(host::queue& queue, const adamw_range<T, Master, Moment>& rang
             square[i] = static_cast<Moment>(v);
             p[i] = p[i] * kept - stride * m / (std::sqrt(v) * correction + epsilon);
         }
-        if constexpr (!std::is_same_v<T, Master>) {
+        if (static_cast<const void*>(range.weights) != range.master) {
             T* __restrict rounded = range.weights + first;
             for (index i = 0; i < count; ++i) rounded[i] = static_cast<T>(p[i]);
         }

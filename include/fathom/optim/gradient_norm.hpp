@@ -8,6 +8,7 @@
 #include <fathom/core/number.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/ops/lane_reduce.hpp>
+#include <fathom/optim/step_state.hpp>
 #include <fathom/tensor/matrix.hpp>
 #include <type_traits>
 
