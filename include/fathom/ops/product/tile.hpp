@@ -1,0 +1,124 @@
+// One task of a product: a tile of the result, over the whole sum, from operands of any format and order of rows.
+#pragma once
+
+#include <cstdint>
+#include <fathom/core/number.hpp>
+#include <fathom/ops/product/gemm.hpp>
+#include <fathom/tensor/arena.hpp>
+#include <type_traits>
+
+namespace fathom::ops::detail {
+
+/// Most rows and columns of a tile, and how much of the sum is expanded at once where operands are expanded.
+inline constexpr index tile_side = 256;
+inline constexpr index tile_depth = 256;
+/// Strides that are powers of two make the rows of a panel fall on the same cache lines: panels are this much wider.
+inline constexpr index panel_gap = 16;
+
+/// A matrix whose row r is row rows[r] of `values`, or row r itself when `rows` is null.
+template <class T> struct operand {
+    matrix<const T> values;
+    const std::int32_t* rows = nullptr;
+
+    [[nodiscard]] operand rows_at(index first, index count) const {
+        if (rows == nullptr) return {values.rows_at(first, count), nullptr};
+        return {{values.data, count, values.width, values.stride}, rows + first};
+    }
+    [[nodiscard]] operand columns_at(index first, index count) const { return {values.columns_at(first, count), rows}; }
+};
+
+/// The operand in the format of the sum: itself where it can be used as it lies, else a copy in `scratch`.
+template <class A, class T> matrix<const A> panel_of(arena& scratch, const operand<T>& from, bool copy) {
+    if constexpr (std::is_same_v<A, T>)
+        if (!copy && from.rows == nullptr) return from.values;
+    const index width = from.values.width, stride = round_up(width, 16) + panel_gap;
+    const matrix<A> panel{scratch.take<A>(from.values.rows * stride), from.values.rows, width, stride};
+    for (index r = 0; r < panel.rows; ++r) {
+        const T* __restrict source = from.values.row(from.rows == nullptr ? r : from.rows[r]);
+        A* __restrict target = panel.row(r);
+        for (index c = 0; c < width; ++c) target[c] = static_cast<A>(source[c]);
+    }
+    return panel;
+}
+
+/// out[m, n] (+)= op(left)[m, k] op(right)[k, n], k in fixed pieces in order. `copy_left` has the left operand copied
+/// also where it could be used as it lies: oneDNN is slow on transposed operands with a stride of a power of two.
+template <class Out, class Left, class Right>
+void multiply_tile(arena scratch, matrix<Out> out, bool accumulate, side left_side, operand<Left> left, side right_side,
+                   operand<Right> right, bool copy_left = false) {
+    using A = accumulator_t<Left>;
+    static_assert(std::is_same_v<A, accumulator_t<Right>>, "both operands of a product are summed in one format");
+    const bool left_plain = left_side == side::plain, right_plain = right_side == side::plain;
+    const index k = left_plain ? left.values.width : left.values.rows;
+    const bool as_they_lie = std::is_same_v<A, Left> && std::is_same_v<A, Right> && left.rows == nullptr &&
+                             right.rows == nullptr && !copy_left;
+    const index depth = as_they_lie && k > 0 ? k : tile_depth;
+
+    matrix<A> sum;
+    if constexpr (std::is_same_v<Out, A>) {
+        sum = out;
+    } else {
+        sum = scratch.take<A>(out.rows, out.width);
+        if (accumulate)
+            for (index r = 0; r < out.rows; ++r)
+                for (index c = 0; c < out.width; ++c) sum(r, c) = static_cast<A>(out(r, c));
+    }
+    const index start = scratch.used();
+    for (index first = 0; first == 0 || first < k; first += depth) {
+        const index some = k - first < depth ? k - first : depth;
+        const auto a =
+            panel_of<A>(scratch, left_plain ? left.columns_at(first, some) : left.rows_at(first, some), copy_left);
+        const auto b =
+            panel_of<A>(scratch, right_plain ? right.rows_at(first, some) : right.columns_at(first, some), false);
+        gemm(left_side, right_side, out.rows, out.width, some, A{1}, a.data, a.stride, b.data, b.stride,
+             accumulate || first > 0 ? A{1} : A{0}, sum.data, sum.stride);
+        scratch.rewind(start);
+    }
+    if constexpr (!std::is_same_v<Out, A>)
+        for (index r = 0; r < out.rows; ++r) {
+            const A* __restrict source = sum.row(r);
+            Out* __restrict target = out.row(r);
+            for (index c = 0; c < out.width; ++c) target[c] = static_cast<Out>(source[c]);
+        }
+}
+
+/// How an extent is cut in tiles of nearly the same size, a multiple of 16.
+struct cut {
+    index extent = 0;
+    index size = 0;
+
+    constexpr cut(index whole, index most) : extent(whole) {
+        const index count = pieces(whole, most);
+        size = count == 0 ? 0 : round_up(pieces(whole, count), 16);
+    }
+    [[nodiscard]] constexpr index count() const { return size == 0 ? 0 : pieces(extent, size); }
+    [[nodiscard]] constexpr index first(index piece) const { return piece * size; }
+    [[nodiscard]] constexpr index length(index piece) const {
+        return extent - first(piece) < size ? extent - first(piece) : size;
+    }
+};
+
+/// The tiles of a result: smaller ones where there would be too few to share among workers. Depends on shapes alone.
+struct tiling {
+    cut rows, columns;
+
+    constexpr tiling(index row_count, index column_count) : rows(0, 1), columns(0, 1) {
+        index tall = tile_side, wide = tile_side;
+        while (pieces(row_count, tall) * pieces(column_count, wide) < 8 && (tall > 64 || wide > 64)) {
+            const bool taller = (row_count < tall ? row_count : tall) >= (column_count < wide ? column_count : wide);
+            (wide == 64 || (tall > 64 && taller) ? tall : wide) /= 2;
+        }
+        rows = {row_count, tall};
+        columns = {column_count, wide};
+    }
+    [[nodiscard]] constexpr index count() const { return rows.count() * columns.count(); }
+    struct place {
+        index row, rows, column, columns;
+    };
+    [[nodiscard]] constexpr place at(index tile) const {
+        const index r = tile / columns.count(), c = tile % columns.count();
+        return {rows.first(r), rows.length(r), columns.first(c), columns.length(c)};
+    }
+};
+
+}  // namespace fathom::ops::detail
