@@ -1,4 +1,5 @@
-// One transformer layer: attention and feed-forward, each behind a norm and beside a residual; the unit that models repeat.
+// One transformer layer: attention and feed-forward, each behind a norm and beside a residual; the unit that models
+// repeat.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +15,14 @@ namespace fathom::nn {
 
 /// Whether a layer holds numbers that gradients do not train (the bias of a router).
 template <class Layer>
-concept has_buffers = requires { typename Layer::buffers; };
+concept has_buffers = requires {
+    typename Layer::buffers;
+};
 
-/// mid = x + attention(norm(x)); y = mid + feed_forward(norm(mid)). The gradient of the residual stream is one matrix that
-/// backward turns from that of y into that of x; contributions are added in the order feed-forward, then attention.
-template <class T, template <class> class Attention, template <class> class FeedForward>
-struct block {
+/// mid = x + attention(norm(x)); y = mid + feed_forward(norm(mid)). The gradient of the residual stream is one matrix
+/// that backward turns from that of y into that of x; contributions are added in the order feed-forward, then
+/// attention.
+template <class T, template <class> class Attention, template <class> class FeedForward> struct block {
     using A = accumulator_t<T>;
     using attention = Attention<T>;
     using feed_forward = FeedForward<T>;
@@ -31,24 +34,16 @@ struct block {
         double rms_norm_eps = 1e-6;
         typename attention::facts self_attn{};
         typename feed_forward::facts mlp{};
-        bool operator==(const facts&) const = default;
     };
     struct no_buffers {};
-    template <class F>
-    struct buffers_of {
-        using type = no_buffers;
-    };
-    template <has_buffers F>
-    struct buffers_of<F> {
-        using type = typename F::buffers;
-    };
+    template <class F> struct buffers_of { using type = no_buffers; };
+    template <has_buffers F> struct buffers_of<F> { using type = typename F::buffers; };
     using buffers = typename buffers_of<feed_forward>::type;
 
     facts of;
     recomputation again{};
 
-    template <class E>
-    struct parameters {
+    template <class E> struct parameters {
         matrix<E> attention_norm, mlp_norm;
         typename attention::template parameters<E> self_attn;
         typename feed_forward::template parameters<E> mlp;
@@ -66,6 +61,7 @@ struct block {
         stream y;
     };
     struct deferred {
+        inside in;  // when whole blocks are recomputed and weights come later
         stream attention_in, mlp_in;
         matrix<A> dattention_norm, dmlp_norm;
         typename attention::deferred self_attn;
@@ -82,16 +78,14 @@ struct block {
     [[nodiscard]] constexpr attention self_attn() const { return {of.self_attn, again}; }
     [[nodiscard]] constexpr feed_forward mlp() const { return {of.mlp, again}; }
 
-    template <class P, class Visit>
-    constexpr void each_parameter(P& p, Visit&& visit) const {
+    template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         using V = std::remove_reference_t<Visit>;
         visit(p.attention_norm, gain("input_layernorm.weight", of.hidden_size));
         self_attn().each_parameter(p.self_attn, below<V>{"self_attn.", visit});
         visit(p.mlp_norm, gain("post_attention_layernorm.weight", of.hidden_size));
         mlp().each_parameter(p.mlp, below<V>{"mlp.", visit});
     }
-    template <class Visit>
-    constexpr void each_buffer(buffers& b, Visit&& visit) const {
+    template <class Visit> constexpr void each_buffer(buffers& b, Visit&& visit) const {
         if constexpr (buffered) mlp().each_buffer(b, below<std::remove_reference_t<Visit>>{"mlp.", visit});
     }
 
@@ -103,6 +97,7 @@ struct block {
     }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
         deferred d;
+        if (again.blocks && apart) d.in = keep_inside(memory, shape);
         d.dattention_norm = memory.take<A>(1, of.hidden_size);
         d.dmlp_norm = memory.take<A>(1, of.hidden_size);
         const bool both = again.norms && apart;
@@ -130,8 +125,12 @@ struct block {
         memory.rewind(std::max(end, memory.used()));
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents shape) const { return std::max(self_attn().scratch(shape), mlp().scratch(shape)); }
-    [[nodiscard]] constexpr index matrix_parameters() const { return self_attn().matrix_parameters() + mlp().matrix_parameters(); }
+    [[nodiscard]] constexpr index scratch(extents shape) const {
+        return std::max(self_attn().scratch(shape), mlp().scratch(shape));
+    }
+    [[nodiscard]] constexpr index matrix_parameters() const {
+        return self_attn().matrix_parameters() + mlp().matrix_parameters();
+    }
     [[nodiscard]] constexpr index products_per_pair() const { return self_attn().products_per_pair(); }
 
     /// s.y = the block of x.
@@ -143,13 +142,13 @@ struct block {
         if constexpr (buffered) mlp().account(queue, batch, b, (again.blocks ? w.in : s.in).mlp);
     }
 
-    /// g: from the gradient of y to the gradient of x. With `gradients` the weights' part is done on the way (and `d` may be
-    /// laid out together); without, it is left for backward_weight and `d` must be laid out apart.
+    /// g: from the gradient of y to the gradient of x. With `gradients` the weights' part is done on the way (and `d`
+    /// may be laid out together); without, it is left for backward_weight and `d` must be laid out apart.
     template <class Queue>
-    void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, buffers& b, saved& s, stream g, deferred& d,
-                        workspace& w, parameters<A>* gradients = nullptr) const {
-        if (again.blocks) run(queue, batch, p, b, s.x, w.in, s.y, w);
-        inside& in = again.blocks ? w.in : s.in;
+    void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, buffers& b, saved& s,
+                        stream g, deferred& d, workspace& w, parameters<A>* gradients = nullptr) const {
+        inside& in = !again.blocks ? s.in : gradients != nullptr ? w.in : d.in;
+        if (again.blocks) run(queue, batch, p, b, s.x, in, s.y, w);
         if (again.norms) {
             ops::rms_norm<T>(queue, d.mlp_in, in.mlp_inverse_rms.data, in.mid, p.mlp_norm.data, of.rms_norm_eps);
             in.mlp.x = d.mlp_in;
@@ -160,10 +159,11 @@ struct block {
             mlp().backward_input(queue, p.mlp, in.mlp, g, d.mlp, w.mlp, w.dnormed, false);
         if (gradients != nullptr) mlp().backward_weight(queue, in.mlp, d.mlp, gradients->mlp);
         ops::fill_zero(queue, d.dmlp_norm.data, of.hidden_size);
-        ops::rms_norm_backward<T>(queue, g, true, d.dmlp_norm.data, w.dnormed, in.mid, in.mlp_inverse_rms.data, p.mlp_norm.data,
-                                  w.norm_partials);
+        ops::rms_norm_backward<T>(queue, g, true, d.dmlp_norm.data, w.dnormed, in.mid, in.mlp_inverse_rms.data,
+                                  p.mlp_norm.data, w.norm_partials);
         if (again.norms) {
-            ops::rms_norm<T>(queue, d.attention_in, in.attention_inverse_rms.data, s.x, p.attention_norm.data, of.rms_norm_eps);
+            ops::rms_norm<T>(queue, d.attention_in, in.attention_inverse_rms.data, s.x, p.attention_norm.data,
+                             of.rms_norm_eps);
             in.self_attn.x = d.attention_in;
         }
         self_attn().backward_input(queue, batch, p.self_attn, in.self_attn, g, d.self_attn, w.self_attn, w.dnormed);
@@ -177,8 +177,9 @@ struct block {
     /// The weights' part, when backward_input was called without `gradients`.
     template <class Queue>
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
-        mlp().backward_weight(queue, s.in.mlp, d.mlp, gradients.mlp);
-        self_attn().backward_weight(queue, s.in.self_attn, d.self_attn, gradients.self_attn);
+        const inside& in = again.blocks ? d.in : s.in;
+        mlp().backward_weight(queue, in.mlp, d.mlp, gradients.mlp);
+        self_attn().backward_weight(queue, in.self_attn, d.self_attn, gradients.self_attn);
         norm_weights(queue, d, gradients);
     }
 
@@ -212,8 +213,7 @@ struct block {
         else
             mlp().forward(queue, p.mlp, mlp_in, in.mlp, w.mlp, y);
     }
-    template <class Queue>
-    void norm_weights(Queue& queue, const deferred& d, parameters<A>& gradients) const {
+    template <class Queue> void norm_weights(Queue& queue, const deferred& d, parameters<A>& gradients) const {
         ops::add(queue, gradients.mlp_norm, d.dmlp_norm);
         ops::add(queue, gradients.attention_norm, d.dattention_norm);
     }

@@ -1,4 +1,5 @@
-// The mixture of experts: routed experts chosen token by token, beside shared ones that see every token; nothing is dropped.
+// The mixture of experts: routed experts chosen token by token, beside shared ones that see every token; nothing is
+// dropped.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +25,12 @@ struct experts_facts {
     index n_routed_experts = 0;
     index n_shared_experts = 0;
     ops::router_facts router{};
-    bool operator==(const experts_facts&) const = default;
 };
 
 /// y += shared(x) + sum over the chosen experts of weight * expert(x)   (DeepSeekMoE, 2024; V3 report, section 2.1.2).
-/// The weight multiplies the activations before the down-projection: the same number, and no expert's output need be kept.
-template <class T>
-struct experts {
+/// The weight multiplies the activations before the down-projection: the same number, and no expert's output need be
+/// kept.
+template <class T> struct experts {
     using A = accumulator_t<T>;
     using facts = experts_facts;
     using tokens_hidden = tensor<T, axis::tokens, axis::hidden>;
@@ -38,11 +38,11 @@ struct experts {
     experts_facts of;
     recomputation again{};
 
-    template <class E>
-    struct parameters {
+    template <class E> struct parameters {
         tensor<E, axis::experts, axis::hidden> router;
-        matrix<E> gate_up;  // [n_routed_experts * 2 * moe_intermediate_size, hidden]: gate above up, expert after expert
-        matrix<E> down;     // [n_routed_experts * hidden, moe_intermediate_size]
+        matrix<E>
+            gate_up;     // [n_routed_experts * 2 * moe_intermediate_size, hidden]: gate above up, expert after expert
+        matrix<E> down;  // [n_routed_experts * hidden, moe_intermediate_size]
         typename feed_forward<T>::template parameters<E> shared;
     };
     /// What is not trained by gradients: the router's bias, and how many tokens each expert got in this step.
@@ -53,9 +53,9 @@ struct experts {
     struct saved {
         tensor<const T, axis::tokens, axis::hidden> x;
         tensor<A, axis::tokens, axis::experts> scores;
-        matrix<std::int32_t> ids;  // [tokens, num_experts_per_tok], ascending
-        matrix<A> weights;         // of ids
-        matrix<index> offsets;     // [1, n_routed_experts + 1]: the grouped rows of each expert
+        matrix<std::int32_t> ids;   // [tokens, num_experts_per_tok], ascending
+        matrix<A> weights;          // of ids
+        matrix<index> offsets;      // [1, n_routed_experts + 1]: the grouped rows of each expert
         matrix<std::int32_t> rows;  // [1, tokens * k]: token of each grouped row
         matrix<std::int32_t> slot;  // [tokens, k]: grouped row of each choice
         matrix<A> row_weight;       // [1, tokens * k]
@@ -84,21 +84,24 @@ struct experts {
         return {{of.hidden_size, of.moe_intermediate_size * of.n_shared_experts}, again};
     }
 
-    template <class P, class Visit>
-    constexpr void each_parameter(P& p, Visit&& visit) const {
+    template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         const index e = of.n_routed_experts, h = of.hidden_size, i = of.moe_intermediate_size;
         visit(p.router, weight("gate.weight", e, h));
-        visit(p.gate_up, storage{.rows = e * 2 * i,
-                                 .width = h,
-                                 .parts = {{{.name = "experts.*.gate_proj.weight", .rows = i, .first = 0, .count = e, .step = 2 * i},
-                                            {.name = "experts.*.up_proj.weight", .rows = i, .first = i, .count = e, .step = 2 * i}}}});
-        visit(p.down, storage{.rows = e * h,
-                              .width = i,
-                              .parts = {{{.name = "experts.*.down_proj.weight", .rows = h, .first = 0, .count = e, .step = h}}}});
-        if (has_shared()) shared().each_parameter(p.shared, below<std::remove_reference_t<Visit>>{"shared_experts.", visit});
+        visit(p.gate_up,
+              storage{
+                  .rows = e * 2 * i,
+                  .width = h,
+                  .parts = {{{.name = "experts.*.gate_proj.weight", .rows = i, .first = 0, .count = e, .step = 2 * i},
+                             {.name = "experts.*.up_proj.weight", .rows = i, .first = i, .count = e, .step = 2 * i}}}});
+        visit(
+            p.down,
+            storage{.rows = e * h,
+                    .width = i,
+                    .parts = {{{.name = "experts.*.down_proj.weight", .rows = h, .first = 0, .count = e, .step = h}}}});
+        if (has_shared())
+            shared().each_parameter(p.shared, below<std::remove_reference_t<Visit>>{"shared_experts.", visit});
     }
-    template <class Visit>
-    constexpr void each_buffer(buffers& b, Visit&& visit) const {
+    template <class Visit> constexpr void each_buffer(buffers& b, Visit&& visit) const {
         if (of.router.bias) visit(b.bias, bias("gate.e_score_correction_bias", of.n_routed_experts));
         visit(b.load, storage{.rows = 1, .width = of.n_routed_experts, .start = initial::zero, .vector = true});
     }
@@ -141,7 +144,8 @@ struct experts {
         return w;
     }
     [[nodiscard]] constexpr index scratch(extents shape) const {
-        const index own = ops::product_scratch<T>(std::max({of.hidden_size, 2 * of.moe_intermediate_size, of.n_routed_experts}));
+        const index own =
+            ops::product_scratch<T>(std::max({of.hidden_size, 2 * of.moe_intermediate_size, of.n_routed_experts}));
         return has_shared() ? std::max(own, shared().scratch(shape)) : own;
     }
     [[nodiscard]] constexpr index matrix_parameters() const {
@@ -165,20 +169,20 @@ struct experts {
         if (has_shared()) shared().forward(queue, p.shared, x, s.shared, w.shared, y);
     }
 
-    /// What a forward adds to the step besides y: the load of each expert, and the balance loss. Apart from forward, so that
-    /// a recomputed forward does not count twice.
-    template <class Queue>
-    void account(Queue& queue, const micro_batch<A>& batch, buffers& b, const saved& s) const {
+    /// What a forward adds to the step besides y: the load of each expert, and the balance loss. Apart from forward, so
+    /// that a recomputed forward does not count twice.
+    template <class Queue> void account(Queue& queue, const micro_batch<A>& batch, buffers& b, const saved& s) const {
         ops::add_load(queue, b.load.data, s.offsets.data, of.n_routed_experts);
         if (batch.balance_weight != 0)
-            ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores, batch.balance_weight,
-                                 batch.balance_loss, matrix<A>{});
+            ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores,
+                                 batch.balance_weight, batch.balance_loss, matrix<A>{});
     }
 
     /// dx = the gradient of the input; afterwards s.gate_up holds its gradient.
     template <class Queue>
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, const buffers&, saved& s,
-                        tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w, tokens_hidden dx) const {
+                        tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
+                        tokens_hidden dx) const {
         const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         d.dy = dy;
         if (!d.kept_dy.empty()) {
@@ -198,8 +202,8 @@ struct experts {
         matrix<const A> extra;
         if (batch.balance_weight != 0) {
             ops::fill_zero(queue, w.dscores.data, w.dscores.size());
-            ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores, batch.balance_weight, nullptr,
-                                 w.dscores);
+            ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores,
+                                 batch.balance_weight, nullptr, w.dscores);
             extra = w.dscores;
         }
         ops::route_backward<A>(queue, of.router, w.logits, w.dweights, s.scores, s.ids, s.weights, extra);
@@ -212,7 +216,8 @@ struct experts {
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
         const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         project_weight(queue, gradients.router, d.dlogits, s.x);
-        ops::grouped_product_weight<T>(queue, gradients.gate_up, s.gate_up, s.x, 2 * i, s.offsets.data, e, nullptr, s.rows.data);
+        ops::grouped_product_weight<T>(queue, gradients.gate_up, s.gate_up, s.x, 2 * i, s.offsets.data, e, nullptr,
+                                       s.rows.data);
         ops::grouped_product_weight<T>(queue, gradients.down, d.dy, d.act, h, s.offsets.data, e, s.rows.data, nullptr);
         if (has_shared()) shared().backward_weight(queue, s.shared, d.shared, gradients.shared);
     }

@@ -15,20 +15,17 @@ namespace fathom::nn {
 struct feed_forward_facts {
     index hidden_size = 0;
     index intermediate_size = 0;
-    bool operator==(const feed_forward_facts&) const = default;
 };
 
 /// y += down(silu(gate(x)) * up(x))   (Shazeer, "GLU variants improve transformer", 2020)
-template <class T>
-struct feed_forward {
+template <class T> struct feed_forward {
     using A = accumulator_t<T>;
     using facts = feed_forward_facts;
 
     feed_forward_facts of;
     recomputation again{};
 
-    template <class E>
-    struct parameters {
+    template <class E> struct parameters {
         tensor<E, axis::gate_up, axis::hidden> gate_up;
         tensor<E, axis::hidden, axis::intermediate> down;
     };
@@ -46,12 +43,12 @@ struct feed_forward {
         tensor<T, axis::tokens, axis::intermediate> act, dact;
     };
 
-    template <class P, class Visit>
-    constexpr void each_parameter(P& p, Visit&& visit) const {
+    template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         const index h = of.hidden_size, i = of.intermediate_size;
         visit(p.gate_up, storage{.rows = 2 * i,
                                  .width = h,
-                                 .parts = {{{.name = "gate_proj.weight", .rows = i}, {.name = "up_proj.weight", .rows = i, .first = i}}}});
+                                 .parts = {{{.name = "gate_proj.weight", .rows = i},
+                                            {.name = "up_proj.weight", .rows = i, .first = i}}}});
         visit(p.down, weight("down_proj.weight", h, i));
     }
 
@@ -80,8 +77,8 @@ struct feed_forward {
     [[nodiscard]] constexpr index matrix_parameters() const { return 3 * of.hidden_size * of.intermediate_size; }
 
     template <class Queue>
-    void forward(Queue& queue, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w,
-                 tensor<T, axis::tokens, axis::hidden> y) const {
+    void forward(Queue& queue, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s,
+                 workspace& w, tensor<T, axis::tokens, axis::hidden> y) const {
         s.x = x;
         const auto act = again.swiglu ? w.act : s.act;
         project(queue, s.gate_up, x, p.gate_up);
@@ -91,8 +88,8 @@ struct feed_forward {
 
     /// dx (+)= the gradient of the input; afterwards s.gate_up holds its gradient.
     template <class Queue>
-    void backward_input(Queue& queue, const parameters<T>& p, saved& s, tensor<const T, axis::tokens, axis::hidden> dy, deferred& d,
-                        workspace& w, tensor<T, axis::tokens, axis::hidden> dx, bool accumulate) const {
+    void backward_input(Queue& queue, const parameters<T>& p, saved& s, tensor<const T, axis::tokens, axis::hidden> dy,
+                        deferred& d, workspace& w, tensor<T, axis::tokens, axis::hidden> dx, bool accumulate) const {
         d.dy = dy;
         if (!d.kept_dy.empty()) {
             ops::copy(queue, d.kept_dy, dy);

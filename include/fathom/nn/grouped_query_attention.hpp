@@ -20,22 +20,19 @@ struct grouped_query_attention_facts {
     index num_key_value_heads = 0;
     index head_dim = 0;
     bool attention_bias = false;
-    double softmax_scale = 0;
-    bool operator==(const grouped_query_attention_facts&) const = default;
+    ops::rope_facts rope{};
 };
 
 /// y += o(attention(q, k, v)) with rotary embeddings over the whole head, half-split as Llama pairs them
 /// (Ainslie et al., "GQA", 2023; Su et al., "RoFormer", 2021).
-template <class T>
-struct grouped_query_attention {
+template <class T> struct grouped_query_attention {
     using A = accumulator_t<T>;
     using facts = grouped_query_attention_facts;
 
     grouped_query_attention_facts of;
     recomputation again{};
 
-    template <class E>
-    struct parameters {
+    template <class E> struct parameters {
         tensor<E, axis::queries_keys_values, axis::hidden> qkv;  // q_proj above k_proj above v_proj: one product
         tensor<E, axis::one, axis::queries_keys_values> qkv_bias;
         tensor<E, axis::hidden, axis::values> o;
@@ -61,8 +58,7 @@ struct grouped_query_attention {
     [[nodiscard]] constexpr index keys() const { return of.num_key_value_heads * of.head_dim; }
     [[nodiscard]] constexpr index all() const { return queries() + 2 * keys(); }
 
-    template <class P, class Visit>
-    constexpr void each_parameter(P& p, Visit&& visit) const {
+    template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         const index q = queries(), k = keys();
         visit(p.qkv, storage{.rows = all(),
                              .width = of.hidden_size,
@@ -101,19 +97,22 @@ struct grouped_query_attention {
         return w;
     }
     [[nodiscard]] constexpr index scratch(extents shape) const {
-        return std::max(ops::attention_scratch<T>(heads(), shape.length), ops::product_scratch<T>(std::max(of.hidden_size, all())));
+        return std::max(ops::attention_scratch<T>(heads(0), shape.length),
+                        ops::product_scratch<T>(std::max(of.hidden_size, all())));
     }
     [[nodiscard]] constexpr index matrix_parameters() const { return (all() + queries()) * of.hidden_size; }
     /// Multiply-adds of scores and weighted values for one query and one key.
     [[nodiscard]] constexpr index products_per_pair() const { return of.num_attention_heads * 2 * of.head_dim; }
 
     template <class Queue>
-    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s,
-                 workspace& w, tensor<T, axis::tokens, axis::hidden> y) const {
+    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p,
+                 tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w,
+                 tensor<T, axis::tokens, axis::hidden> y) const {
         s.x = x;
         const auto qkv = again.up_projections ? w.qkv : s.qkv;
         make_queries_keys_values(queue, batch, p, x, qkv);
-        ops::attention_forward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(qkv), batch.starts, s.out, s.logsumexp);
+        ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(qkv),
+                                  batch.starts, s.out, s.logsumexp);
         project(queue, y, s.out, p.o, true);
         if (of.attention_bias) ops::add_bias<T>(queue, y, p.o_bias.data);
     }
@@ -130,8 +129,8 @@ struct grouped_query_attention {
         const auto qkv = again.up_projections ? w.qkv : s.qkv;
         if (again.up_projections) make_queries_keys_values(queue, batch, p, s.x, qkv);
         project_input(queue, w.dout, dy, p.o);
-        ops::attention_backward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(qkv), batch.starts, s.out, s.logsumexp,
-                                   w.dout,
+        ops::attention_backward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(qkv),
+                                   batch.starts, s.out, s.logsumexp, w.dout,
                                    {.q = d.dqkv.columns_at(0, queries()),
                                     .k = d.dqkv.columns_at(queries(), keys()),
                                     .k_head_stride = of.head_dim,
@@ -153,16 +152,18 @@ struct grouped_query_attention {
         }
     }
 
-    [[nodiscard]] constexpr ops::attention_facts heads() const {
+    [[nodiscard]] constexpr ops::attention_facts heads(double scale) const {
         return {.heads = of.num_attention_heads,
                 .kv_heads = of.num_key_value_heads,
                 .qk_dim = of.head_dim,
                 .v_dim = of.head_dim,
                 .shared_dim = 0,
-                .scale = of.softmax_scale};
+                .scale = scale};
     }
 
   private:
+    /// Not known at compile time: it takes a logarithm.
+    [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.head_dim); }
     [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> qkv) const {
         return {.q = qkv.columns_at(0, queries()),
                 .k = qkv.columns_at(queries(), keys()),
@@ -172,16 +173,16 @@ struct grouped_query_attention {
                 .v_head_stride = of.head_dim};
     }
     template <class Queue, class X, class QKV>
-    void make_queries_keys_values(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, X x, QKV qkv) const {
+    void make_queries_keys_values(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, X x,
+                                  QKV qkv) const {
         project(queue, qkv, x, p.qkv);
         if (of.attention_bias) ops::add_bias<T>(queue, qkv, p.qkv_bias.data);
         rotate(queue, batch, qkv, false);
     }
     /// Queries and keys lie side by side in heads of one width, so one call turns both.
-    template <class Queue>
-    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> qkv, bool inverse) const {
-        ops::rotate<T>(queue, qkv, 0, of.head_dim, of.num_attention_heads + of.num_key_value_heads, of.head_dim, false, batch.positions,
-                       batch.cosines, batch.sines, inverse);
+    template <class Queue> void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> qkv, bool inverse) const {
+        ops::rotate<T>(queue, qkv, 0, of.head_dim, of.num_attention_heads + of.num_key_value_heads, of.head_dim, false,
+                       batch.positions, batch.cosines, batch.sines, inverse);
     }
 };
 

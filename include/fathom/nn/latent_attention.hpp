@@ -25,16 +25,15 @@ struct latent_attention_facts {
     index v_head_dim = 0;
     bool attention_bias = false;
     bool rope_interleave = true;
-    double softmax_scale = 0;
+    ops::rope_facts rope{};
 
     [[nodiscard]] constexpr index qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
-    bool operator==(const latent_attention_facts&) const = default;
 };
 
-/// y += o(attention(...)): c_q = norm(W_qa x), q = W_qb c_q; [c_kv | k_r] = W_kva x, [k | v] = W_kvb norm(c_kv); the rotary key k_r
-/// has no norm and all heads share it (DeepSeek-V2 report, section 2.1). The latent norms' epsilon is 1e-6 whatever the config says.
-template <class T>
-struct latent_attention {
+/// y += o(attention(...)): c_q = norm(W_qa x), q = W_qb c_q; [c_kv | k_r] = W_kva x, [k | v] = W_kvb norm(c_kv); the
+/// rotary key k_r has no norm and all heads share it (DeepSeek-V2 report, section 2.1). The latent norms' epsilon is
+/// 1e-6 whatever the config says.
+template <class T> struct latent_attention {
     using A = accumulator_t<T>;
     using facts = latent_attention_facts;
     static constexpr double latent_norm_eps = 1e-6;
@@ -42,8 +41,7 @@ struct latent_attention {
     latent_attention_facts of;
     recomputation again{};
 
-    template <class E>
-    struct parameters {
+    template <class E> struct parameters {
         tensor<E, axis::latent_input, axis::hidden> a;  // q_a_proj (or q_proj) above kv_a_proj_with_mqa: one product
         tensor<E, axis::one, axis::latent_input> a_bias;
         tensor<E, axis::one, axis::q_latent> q_norm;
@@ -87,19 +85,21 @@ struct latent_attention {
     [[nodiscard]] constexpr index lead() const { return latent_queries() ? of.q_lora_rank : queries(); }
     [[nodiscard]] constexpr bool latent_queries() const { return of.q_lora_rank > 0; }
     [[nodiscard]] constexpr index queries() const { return of.num_attention_heads * of.qk_head_dim(); }
-    [[nodiscard]] constexpr index keys_values() const { return of.num_attention_heads * (of.qk_nope_head_dim + of.v_head_dim); }
+    [[nodiscard]] constexpr index keys_values() const {
+        return of.num_attention_heads * (of.qk_nope_head_dim + of.v_head_dim);
+    }
     [[nodiscard]] constexpr index values() const { return of.num_attention_heads * of.v_head_dim; }
     [[nodiscard]] constexpr index kv_a() const { return of.kv_lora_rank + of.qk_rope_head_dim; }
 
-    template <class P, class Visit>
-    constexpr void each_parameter(P& p, Visit&& visit) const {
+    template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         visit(p.a, storage{.rows = lead() + kv_a(),
                            .width = of.hidden_size,
                            .parts = {{{.name = latent_queries() ? "q_a_proj.weight" : "q_proj.weight", .rows = lead()},
                                       {.name = "kv_a_proj_with_mqa.weight", .rows = kv_a(), .first = lead()}}}});
         if (of.attention_bias) {
             // A bias is a row, so its parts are columns: named as two vectors of one storage.
-            if (latent_queries()) visit(p.a_bias, split_bias("q_a_proj.bias", lead(), "kv_a_proj_with_mqa.bias", kv_a()));
+            if (latent_queries())
+                visit(p.a_bias, split_bias("q_a_proj.bias", lead(), "kv_a_proj_with_mqa.bias", kv_a()));
             if (!latent_queries()) visit(p.a_bias, bias("kv_a_proj_with_mqa.bias", kv_a()));
         }
         if (latent_queries()) {
@@ -166,32 +166,38 @@ struct latent_attention {
         return w;
     }
     [[nodiscard]] constexpr index scratch(extents shape) const {
-        return std::max(ops::attention_scratch<T>(heads(), shape.length),
-                        ops::product_scratch<T>(std::max({of.hidden_size, lead() + kv_a(), queries(), keys_values(), values()})));
+        return std::max(
+            ops::attention_scratch<T>(heads(0), shape.length),
+            ops::product_scratch<T>(std::max({of.hidden_size, lead() + kv_a(), queries(), keys_values(), values()})));
     }
     [[nodiscard]] constexpr index matrix_parameters() const {
-        return (lead() + kv_a()) * of.hidden_size + (latent_queries() ? queries() * of.q_lora_rank : 0) + keys_values() * of.kv_lora_rank +
-               of.hidden_size * values();
+        return (lead() + kv_a()) * of.hidden_size + (latent_queries() ? queries() * of.q_lora_rank : 0) +
+               keys_values() * of.kv_lora_rank + of.hidden_size * values();
     }
     /// Multiply-adds of scores and weighted values for one query and one key.
-    [[nodiscard]] constexpr index products_per_pair() const { return of.num_attention_heads * (of.qk_head_dim() + of.v_head_dim); }
+    [[nodiscard]] constexpr index products_per_pair() const {
+        return of.num_attention_heads * (of.qk_head_dim() + of.v_head_dim);
+    }
 
     template <class Queue>
-    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s,
-                 workspace& w, tensor<T, axis::tokens, axis::hidden> y) const {
+    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p,
+                 tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w,
+                 tensor<T, axis::tokens, axis::hidden> y) const {
         s.x = x;
         project(queue, s.a, x, p.a);
         if (of.attention_bias) ops::add_bias<T>(queue, biased(s.a), p.a_bias.data);
-        rotate(queue, batch, s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim), 1, of.qk_rope_head_dim, 0, false);
+        rotate(queue, batch, s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim), 1, of.qk_rope_head_dim, 0,
+               false);
         if (!latent_queries()) rotate_queries(queue, batch, s.a.columns_at(0, queries()), false);
         const auto c_q = again.norms ? w.c_q : s.c_q;
         const auto c_kv = again.norms ? w.c_kv : s.c_kv;
-        const auto q = latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
+        const auto q =
+            latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
         const auto kv = again.up_projections ? w.kv : s.kv;
         norm_latents(queue, p, s, c_q, c_kv);
         up_project(queue, batch, p, c_q, c_kv, q, kv);
-        ops::attention_forward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(q, kv, s), batch.starts, s.out,
-                                  s.logsumexp);
+        ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(q, kv, s),
+                                  batch.starts, s.out, s.logsumexp);
         project(queue, y, s.out, p.o, true);
         if (of.attention_bias) ops::add_bias<T>(queue, y, p.o_bias.data);
     }
@@ -209,15 +215,16 @@ struct latent_attention {
             norm_latents(queue, p, s, d.c_q, d.c_kv);
         else
             d.c_q = s.c_q, d.c_kv = s.c_kv;
-        const auto q = latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
+        const auto q =
+            latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
         const auto kv = again.up_projections ? w.kv : s.kv;
         if (again.up_projections) up_project(queue, batch, p, d.c_q, d.c_kv, q, kv);
 
         const auto dq = latent_queries() ? d.dq : d.da.template part<axis::queries>(0, queries());
         const auto dshared = d.da.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim);
         project_input(queue, w.dout, dy, p.o);
-        ops::attention_backward<T>(queue, heads(), batch.shape.sequences, batch.shape.length, inputs(q, kv, s), batch.starts, s.out,
-                                   s.logsumexp, w.dout,
+        ops::attention_backward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(q, kv, s),
+                                   batch.starts, s.out, s.logsumexp, w.dout,
                                    {.q = dq,
                                     .k = d.dkv,
                                     .k_head_stride = of.qk_nope_head_dim + of.v_head_dim,
@@ -258,22 +265,25 @@ struct latent_attention {
         }
     }
 
-    [[nodiscard]] constexpr ops::attention_facts heads() const {
+    [[nodiscard]] constexpr ops::attention_facts heads(double scale) const {
         return {.heads = of.num_attention_heads,
                 .kv_heads = of.num_attention_heads,
                 .qk_dim = of.qk_head_dim(),
                 .v_dim = of.v_head_dim,
                 .shared_dim = of.qk_rope_head_dim,
-                .scale = of.softmax_scale};
+                .scale = scale};
     }
 
   private:
+    /// Not known at compile time: it takes a logarithm.
+    [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.qk_head_dim()); }
     static constexpr storage split_bias(const char* first, index first_width, const char* second, index second_width) {
         return {.rows = first_width + second_width,
                 .width = 1,
                 .start = initial::zero,
                 .vector = true,
-                .parts = {{{.name = first, .rows = first_width}, {.name = second, .rows = second_width, .first = first_width}}}};
+                .parts = {{{.name = first, .rows = first_width},
+                           {.name = second, .rows = second_width, .first = first_width}}}};
     }
     /// The columns of `a` that have a bias.
     [[nodiscard]] constexpr matrix<T> biased(matrix<T> a) const {
@@ -288,9 +298,10 @@ struct latent_attention {
                 .v_head_stride = of.qk_nope_head_dim + of.v_head_dim};
     }
     template <class Queue>
-    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> x, index count, index head_stride, index first, bool inverse) const {
-        ops::rotate<T>(queue, x, first, head_stride, count, of.qk_rope_head_dim, of.rope_interleave, batch.positions, batch.cosines,
-                       batch.sines, inverse);
+    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> x, index count, index head_stride, index first,
+                bool inverse) const {
+        ops::rotate<T>(queue, x, first, head_stride, count, of.qk_rope_head_dim, of.rope_interleave, batch.positions,
+                       batch.cosines, batch.sines, inverse);
     }
     template <class Queue>
     void rotate_queries(Queue& queue, const micro_batch<A>& batch, matrix<T> q, bool inverse) const {
@@ -299,11 +310,14 @@ struct latent_attention {
     template <class Queue, class Q, class KV>
     void norm_latents(Queue& queue, const parameters<T>& p, const saved& s, Q c_q, KV c_kv) const {
         if (latent_queries())
-            ops::rms_norm<T>(queue, c_q, s.q_inverse_rms.data, s.a.columns_at(0, of.q_lora_rank), p.q_norm.data, latent_norm_eps);
-        ops::rms_norm<T>(queue, c_kv, s.kv_inverse_rms.data, s.a.columns_at(lead(), of.kv_lora_rank), p.kv_norm.data, latent_norm_eps);
+            ops::rms_norm<T>(queue, c_q, s.q_inverse_rms.data, s.a.columns_at(0, of.q_lora_rank), p.q_norm.data,
+                             latent_norm_eps);
+        ops::rms_norm<T>(queue, c_kv, s.kv_inverse_rms.data, s.a.columns_at(lead(), of.kv_lora_rank), p.kv_norm.data,
+                         latent_norm_eps);
     }
     template <class Queue, class CQ, class CKV, class Q, class KV>
-    void up_project(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, CQ c_q, CKV c_kv, Q q, KV kv) const {
+    void up_project(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, CQ c_q, CKV c_kv, Q q,
+                    KV kv) const {
         if (latent_queries()) {
             project(queue, q, c_q, p.q_b);
             rotate_queries(queue, batch, q, false);

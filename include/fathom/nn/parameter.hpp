@@ -1,4 +1,5 @@
-// How a layer declares its parameters: one storage for matrices that a product reads together, with the names that checkpoints give its parts.
+// How a layer declares its parameters: one storage for matrices that a product reads together, with the names that
+// checkpoints give its parts.
 #pragma once
 
 #include <array>
@@ -10,8 +11,8 @@ namespace fathom::nn {
 /// What a parameter is before the first step.
 enum class initial : std::uint8_t { zero, one, normal };
 
-/// One named matrix (or stack of matrices) inside a storage. Matrix n of `count` has `rows` rows from row first + n * step.
-/// In the name of a stack, `*` stands for n.
+/// One named matrix (or stack of matrices) inside a storage. Matrix n of `count` has `rows` rows from row first + n *
+/// step. In the name of a stack, `*` stands for n.
 struct part {
     const char* name = nullptr;
     index rows = 0;
@@ -44,13 +45,15 @@ constexpr storage bias(const char* name, index width) {
     return {.rows = 1, .width = width, .start = initial::zero, .vector = true, .parts = {{{.name = name, .rows = 1}}}};
 }
 
-/// The parameters of a layer that is made of layers: `visit` sees their names below `prefix`.
-/// visit(view, storage, prefix) is called for each storage in the order in which parameters are numbered.
-template <class Visit>
-struct below {
+/// Passes the storages of an inner layer on to `visit`, with one more prefix to their names.
+/// A visitor is called as visit(view, storage, prefixes...), outermost prefix first, in the order in which parameters
+/// are numbered.
+template <class Visit> struct below {
     const char* prefix;
     Visit& visit;
-    constexpr void operator()(auto& view, const storage& facts) const { visit(view, facts, prefix); }
+    constexpr void operator()(auto& view, const storage& facts, auto... prefixes) const {
+        visit(view, facts, prefix, prefixes...);
+    }
 };
 
 }  // namespace fathom::nn

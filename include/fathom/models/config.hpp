@@ -1,0 +1,112 @@
+// The numbers of a described model, named as in a Hugging Face config.json, so that both can be compared field by
+// field.
+#pragma once
+
+#include <fathom/nn/experts.hpp>
+#include <fathom/nn/feed_forward.hpp>
+#include <fathom/nn/grouped_query_attention.hpp>
+#include <fathom/nn/latent_attention.hpp>
+#include <fathom/ops/rotary.hpp>
+
+namespace fathom::models {
+
+/// The architectures that checkpoints name in `model_type`.
+enum class family : unsigned char { llama, deepseek_moe, deepseek_v2, deepseek_v3 };
+
+/// Modules of multi-token prediction that a model may have: V3 has one.
+inline constexpr index max_prediction_depths = 8;
+
+/// Every number that a description in types fixes.
+struct model_config {
+    family type = family::deepseek_v3;
+    index vocab_size = 0;
+    index hidden_size = 0;
+    index num_hidden_layers = 0;
+    index first_k_dense_replace = 0;
+    index num_attention_heads = 0;
+    index num_key_value_heads = 0;  // 0: as many as attention heads
+    index head_dim = 0;             // 0: hidden_size / num_attention_heads
+    index q_lora_rank = 0;
+    index kv_lora_rank = 0;
+    index qk_nope_head_dim = 0;
+    index qk_rope_head_dim = 0;
+    index v_head_dim = 0;
+    index intermediate_size = 0;
+    index moe_intermediate_size = 0;
+    index n_routed_experts = 0;
+    index num_experts_per_tok = 0;
+    index n_shared_experts = 0;
+    index n_group = 1;
+    index topk_group = 1;
+    index num_nextn_predict_layers = 0;
+    index max_position_embeddings = 4096;
+    double routed_scaling_factor = 1;
+    double rms_norm_eps = 1e-6;
+    double initializer_range = 0.006;
+    bool norm_topk_prob = false;
+    bool tie_word_embeddings = false;
+    bool attention_bias = false;
+    bool rope_interleave = true;
+    ops::rope_facts rope{};
+
+    [[nodiscard]] constexpr bool latent() const { return type == family::deepseek_v2 || type == family::deepseek_v3; }
+    [[nodiscard]] constexpr index key_value_heads() const {
+        return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads;
+    }
+    [[nodiscard]] constexpr index width_of_head() const {
+        return head_dim > 0 ? head_dim : (num_attention_heads > 0 ? hidden_size / num_attention_heads : 0);
+    }
+    /// Rotary facts with the width of the rotated part filled in.
+    [[nodiscard]] constexpr ops::rope_facts rotary() const {
+        ops::rope_facts facts = rope;
+        facts.dim = latent() ? qk_rope_head_dim : width_of_head();
+        facts.interleaved = latent() && rope_interleave;
+        return facts;
+    }
+};
+
+/// The facts of each kind of layer, taken from a config.
+constexpr nn::feed_forward_facts dense_facts(const model_config& c) { return {c.hidden_size, c.intermediate_size}; }
+
+constexpr nn::latent_attention_facts latent_attention_facts(const model_config& c) {
+    return {.hidden_size = c.hidden_size,
+            .num_attention_heads = c.num_attention_heads,
+            .q_lora_rank = c.q_lora_rank,
+            .kv_lora_rank = c.kv_lora_rank,
+            .qk_nope_head_dim = c.qk_nope_head_dim,
+            .qk_rope_head_dim = c.qk_rope_head_dim,
+            .v_head_dim = c.v_head_dim,
+            .attention_bias = c.attention_bias,
+            .rope_interleave = c.rope_interleave,
+            .rope = c.rotary()};
+}
+
+constexpr nn::grouped_query_attention_facts grouped_query_attention_facts(const model_config& c) {
+    return {.hidden_size = c.hidden_size,
+            .num_attention_heads = c.num_attention_heads,
+            .num_key_value_heads = c.key_value_heads(),
+            .head_dim = c.width_of_head(),
+            .attention_bias = c.attention_bias,
+            .rope = c.rotary()};
+}
+
+/// V3 scores with a sigmoid, chooses with a bias and groups by their best two; V2 and DeepSeekMoE take a softmax, V2's
+/// groups by their maximum (V2 never renormalises, whatever norm_topk_prob says).
+constexpr nn::experts_facts experts_facts(const model_config& c) {
+    const bool v3 = c.type == family::deepseek_v3;
+    return {.hidden_size = c.hidden_size,
+            .moe_intermediate_size = c.moe_intermediate_size,
+            .n_routed_experts = c.n_routed_experts,
+            .n_shared_experts = c.n_shared_experts,
+            .router = {.experts = c.n_routed_experts,
+                       .top_k = c.num_experts_per_tok,
+                       .groups = c.n_group,
+                       .topk_group = c.topk_group,
+                       .score = v3 ? ops::router_score::sigmoid : ops::router_score::softmax,
+                       .group_score = v3 ? ops::group_score::best_two : ops::group_score::maximum,
+                       .normalise = c.norm_topk_prob && c.type != family::deepseek_v2,
+                       .scaling_factor = c.routed_scaling_factor,
+                       .bias = v3}};
+}
+
+}  // namespace fathom::models

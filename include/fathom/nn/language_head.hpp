@@ -1,0 +1,106 @@
+// The last product and its loss in one pass over pieces of the batch, so that tokens x vocabulary numbers never exist
+// at once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <fathom/core/number.hpp>
+#include <fathom/nn/micro_batch.hpp>
+#include <fathom/nn/project.hpp>
+#include <fathom/ops/cross_entropy.hpp>
+#include <fathom/ops/elementwise.hpp>
+#include <fathom/tensor/arena.hpp>
+#include <type_traits>
+
+namespace fathom::nn {
+
+/// Sums over the tokens of a step that count.
+struct loss_sums {
+    double cross_entropy = 0;
+    double z = 0;
+};
+
+/// logits = x head^T, cross-entropy against targets and its gradients. Forward and backward are one pass, because the
+/// weight of a token in the loss is known before: logits are made once, used and forgotten (as Liger Kernel's fused
+/// linear cross-entropy).
+template <class T> struct language_head {
+    using A = accumulator_t<T>;
+
+    index hidden_size = 0;
+    index vocab_size = 0;
+
+    struct workspace {
+        tensor<A, axis::tokens, axis::vocabulary> logits;
+        tensor<T, axis::tokens, axis::vocabulary> dlogits;  // the logits themselves when T is A
+        double* losses = nullptr;
+        double* z_losses = nullptr;
+        index rows = 0;
+    };
+
+    /// Tokens whose logits exist at once: 8 Mi numbers, at least 64 and at most 2048 tokens.
+    [[nodiscard]] constexpr index piece(index tokens) const {
+        return std::min(tokens, std::clamp<index>((index{8} << 20) / vocab_size / 64 * 64, 64, 2048));
+    }
+    constexpr workspace work(arena& memory, extents shape) const {
+        workspace w;
+        w.rows = piece(shape.tokens());
+        w.logits = memory.take<A>(w.rows, vocab_size);
+        if constexpr (!std::is_same_v<T, A>) w.dlogits = memory.take<T>(w.rows, vocab_size);
+        w.losses = memory.take<double>(w.rows);
+        w.z_losses = memory.take<double>(w.rows);
+        return w;
+    }
+    [[nodiscard]] constexpr index scratch() const { return ops::product_scratch<T>(std::max(hidden_size, vocab_size)); }
+
+    /// Adds the losses of all tokens to `sums`, in their order; dx = the gradient of weight * cross-entropy + z_weight
+    /// * z; dhead += its gradient.
+    template <class Queue>
+    void forward_backward(Queue& queue, tensor<const T, axis::tokens, axis::hidden> x,
+                          tensor<const T, axis::vocabulary, axis::hidden> head, const std::int32_t* targets,
+                          double weight, double z_weight, workspace& w, tensor<T, axis::tokens, axis::hidden> dx,
+                          tensor<A, axis::vocabulary, axis::hidden> dhead, loss_sums& sums) const {
+        for (index first = 0; first < x.rows; first += w.rows) {
+            const index count = std::min(w.rows, x.rows - first);
+            const tensor<const T, axis::tokens, axis::hidden> piece{x.rows_at(first, count)};
+            const tensor<A, axis::tokens, axis::vocabulary> logits{w.logits.rows_at(0, count)};
+            project(queue, logits, piece, head);
+            ops::cross_entropy<A>(queue, logits, targets + first, weight, z_weight, w.losses, w.z_losses);
+            add_losses(queue, w, count, sums);
+            tensor<T, axis::tokens, axis::vocabulary> dlogits;
+            if constexpr (std::is_same_v<T, A>) {
+                dlogits = logits;
+            } else {
+                dlogits = w.dlogits.rows_at(0, count);
+                ops::copy(queue, dlogits, logits);
+            }
+            project_input(queue, tensor<T, axis::tokens, axis::hidden>{dx.rows_at(first, count)}, dlogits, head);
+            project_weight(queue, dhead, dlogits, piece);
+        }
+    }
+
+    /// The losses alone.
+    template <class Queue>
+    void forward(Queue& queue, tensor<const T, axis::tokens, axis::hidden> x,
+                 tensor<const T, axis::vocabulary, axis::hidden> head, const std::int32_t* targets, workspace& w,
+                 loss_sums& sums) const {
+        for (index first = 0; first < x.rows; first += w.rows) {
+            const index count = std::min(w.rows, x.rows - first);
+            const tensor<A, axis::tokens, axis::vocabulary> logits{w.logits.rows_at(0, count)};
+            project(queue, logits, tensor<const T, axis::tokens, axis::hidden>{x.rows_at(first, count)}, head);
+            ops::cross_entropy_forward<A>(queue, logits, targets + first, w.losses, w.z_losses);
+            add_losses(queue, w, count, sums);
+        }
+    }
+
+  private:
+    template <class Queue> static void add_losses(Queue& queue, const workspace& w, index count, loss_sums& sums) {
+        queue.enqueue(1, [&](index, int) {
+            for (index r = 0; r < count; ++r) {
+                sums.cross_entropy += w.losses[r];
+                sums.z += w.z_losses[r];
+            }
+        });
+    }
+};
+
+}  // namespace fathom::nn

@@ -1,0 +1,81 @@
+// The layout of ranks as a type: which kinds of parallelism there are and how far each goes.
+#pragma once
+
+#include <fathom/core/bytes.hpp>
+
+namespace fathom {
+
+/// A degree that the start decides, not the type.
+inline constexpr index any = -1;
+
+/// Data parallelism: replicas that see different batches.
+template <index N> struct dp { static constexpr index value = N; };
+/// Tensor parallelism: the products of a layer are split.
+template <index N> struct tp { static constexpr index value = N; };
+/// Pipeline parallelism: the layers are split.
+template <index N> struct pp { static constexpr index value = N; };
+/// Expert parallelism: the experts are split, over the ranks of dp and cp.
+template <index N> struct ep { static constexpr index value = N; };
+/// Context parallelism: sequences are split.
+template <index N> struct cp { static constexpr index value = N; };
+
+/// The axes of a mesh.
+enum class mesh_axis : unsigned char { dp, tp, pp, ep, cp };
+
+namespace detail {
+
+template <template <index> class Axis, class... Axes> struct degree_of { static constexpr index value = 1; };
+template <template <index> class Axis, index N, class... Axes> struct degree_of<Axis, Axis<N>, Axes...> {
+    static constexpr index value = N;
+};
+template <template <index> class Axis, class First, class... Axes>
+struct degree_of<Axis, First, Axes...> : degree_of<Axis, Axes...> {};
+
+template <template <index> class Axis, class... Axes> struct uses_of { static constexpr int value = 0; };
+template <template <index> class Axis, class First, class... Axes> struct uses_of<Axis, First, Axes...> {
+    static constexpr int value = uses_of<Axis, Axes...>::value;
+};
+template <template <index> class Axis, index N, class... Axes> struct uses_of<Axis, Axis<N>, Axes...> {
+    static constexpr int value = 1 + uses_of<Axis, Axes...>::value;
+};
+
+}  // namespace detail
+
+namespace rule {
+
+template <class... Axes> struct mesh_axes_are_given_once {
+    static_assert(
+        detail::uses_of<dp, Axes...>::value <= 1 && detail::uses_of<tp, Axes...>::value <= 1 &&
+            detail::uses_of<pp, Axes...>::value <= 1 && detail::uses_of<ep, Axes...>::value <= 1 &&
+            detail::uses_of<cp, Axes...>::value <= 1,
+        "fathom: a mesh axis is given twice. fix: write each of dp, tp, pp, ep and cp at most once in mesh<>.");
+};
+
+template <class... Axes> struct degrees_are_positive {
+    static_assert(((Axes::value >= 1 || Axes::value == any) && ...),
+                  "fathom: a degree of parallelism is a number of ranks. fix: pick 1 or more in mesh<>, or dp<any>.");
+    static_assert(detail::degree_of<tp, Axes...>::value != any && detail::degree_of<pp, Axes...>::value != any &&
+                      detail::degree_of<ep, Axes...>::value != any && detail::degree_of<cp, Axes...>::value != any,
+                  "fathom: only the extent of dp may be left to the start. fix: give tp, pp, ep and cp a number.");
+};
+
+template <class... Axes> struct ranks_are_one {
+    static_assert(((Axes::value <= 1) && ...),
+                  "fathom: this version trains on one rank. fix: write mesh<> (or dp<any>, started as one rank).");
+};
+
+}  // namespace rule
+
+/// Kinds and degrees of parallelism; what is not named has degree 1.
+template <class... Axes>
+struct mesh : rule::mesh_axes_are_given_once<Axes...>,
+              rule::degrees_are_positive<Axes...>,
+              rule::ranks_are_one<Axes...> {
+    static constexpr index dp_degree = detail::degree_of<fathom::dp, Axes...>::value;
+    static constexpr index tp_degree = detail::degree_of<fathom::tp, Axes...>::value;
+    static constexpr index pp_degree = detail::degree_of<fathom::pp, Axes...>::value;
+    static constexpr index ep_degree = detail::degree_of<fathom::ep, Axes...>::value;
+    static constexpr index cp_degree = detail::degree_of<fathom::cp, Axes...>::value;
+};
+
+}  // namespace fathom

@@ -1,0 +1,122 @@
+// A recipe lowered to numbers before anything runs: what each rank holds, how long, and what a step computes.
+#pragma once
+
+#include <array>
+#include <fathom/core/bytes.hpp>
+#include <fathom/core/error.hpp>
+#include <fathom/recipe/rank_memory.hpp>
+#include <fathom/recipe/training.hpp>
+#include <string>
+
+namespace fathom {
+
+/// Threads that need scratch memory: the host's bytes are a function of it.
+template <index N> struct host_workers { static constexpr index value = N; };
+
+namespace recipe {
+
+/// One piece of a rank's memory.
+struct plan_item {
+    const char* name = nullptr;
+    lifetime lives = lifetime::run;
+    index first = 0;  // layer
+    index count = 0;  // layers, or workers
+    index offset = 0;
+    index bytes = 0;
+};
+
+/// Everything that is known before a run.
+struct plan {
+    std::array<plan_item, 24> items{};
+    index item_count = 0;
+    index bytes = 0;                 // of the arena
+    index parameters = 0;            // trained ones and router biases, as published counts have them
+    index activated_parameters = 0;  // of which one token uses, embedding and head included
+    index embedding_parameters = 0;
+    double flops = 0;  // of one micro-batch, forward and backward
+};
+
+/// The recipe's transformer: the same type for all recipes of the same kinds of blocks and formats.
+template <class Recipe> constexpr auto transformer_of() {
+    return Recipe::model::family::template transformer<typename Recipe::numbers::weights>(Recipe::model::config,
+                                                                                          Recipe::again);
+}
+
+/// Counts the parameters of a model over its layers' own tensors; those of multi-token prediction are left out, as
+/// published counts do.
+template <class Transformer>
+constexpr void count_parameters(const Transformer& model, index experts, index top_k, plan& p) {
+    auto main = model;
+    main.of.num_nextn_predict_layers = 0;
+    main.template each_parameter<float>(nullptr, [&](auto&, const nn::storage& facts, auto...) {
+        p.parameters += facts.size();
+        const bool stack = facts.parts[0].count > 1;
+        p.activated_parameters += stack ? facts.size() / experts * top_k : facts.size();
+    });
+    main.each_buffer(nullptr, [&](auto&, const nn::storage& facts, auto...) {
+        if (facts.parts[0].name == nullptr) return;
+        p.parameters += facts.size();
+        p.activated_parameters += facts.size();
+    });
+    p.embedding_parameters = model.of.vocab_size * model.of.hidden_size;
+}
+
+template <class Transformer>
+constexpr plan lower(const Transformer& model, const rank_shape& shape, index experts, index top_k) {
+    plan p;
+    arena counted;
+    carve(model, counted, shape, static_cast<rank_memory<Transformer>*>(nullptr),
+          [&](const char* name, lifetime lives, index first, index count) {
+              const index offset = p.item_count == 0 ? 0 : p.bytes;
+              p.items[static_cast<std::size_t>(p.item_count++)] = {name,  lives,  first,
+                                                                   count, offset, counted.used() - offset};
+              p.bytes = counted.used();
+          });
+    p.bytes = counted.peak();
+    p.flops = model.flops(shape.batch);
+    count_parameters(model, experts, top_k, p);
+    return p;
+}
+
+/// The plan of a recipe with that many workers.
+template <class Recipe> consteval plan plan_of(index workers = 4) {
+    constexpr auto model = transformer_of<Recipe>();
+    return lower(model, {.batch = Recipe::batch, .workers = workers}, Recipe::model::config.n_routed_experts,
+                 Recipe::model::config.num_experts_per_tok);
+}
+
+/// Bytes of one rank's arena: a number, and a function of what the start decides.
+template <class Recipe> struct bytes_function {
+    consteval operator index() const {
+        return plan_of<Recipe>().bytes;
+    }  // NOLINT(google-explicit-constructor): it reads as the number
+    template <index N> consteval index operator()(host_workers<N>) const { return plan_of<Recipe>(N).bytes; }
+    template <index N> consteval index operator()(dp<N>) const {
+        static_assert(N == 1, "fathom: this version trains on one rank. fix: write dp<1>.");
+        return plan_of<Recipe>().bytes;
+    }
+};
+
+}  // namespace recipe
+
+/// Bytes that Fathom holds on each rank: static_assert(bytes_per_rank<recipe> <= 2_GiB), or of host_workers<N>{}
+/// threads (4 when not said).
+template <class Recipe> inline constexpr recipe::bytes_function<Recipe> bytes_per_rank{};
+
+/// Parameters of a described model, router biases included, those of multi-token prediction left out.
+template <class Model> consteval index parameters_of() {
+    constexpr auto model = Model::family::template transformer<float>(Model::config);
+    recipe::plan p;
+    recipe::count_parameters(model, Model::config.n_routed_experts, Model::config.num_experts_per_tok, p);
+    return p.parameters;
+}
+/// Of which one token uses; embedding and head can be left out, as sources differ.
+template <class Model> consteval index activated_parameters_of(bool with_embedding = true, bool with_head = true) {
+    constexpr auto model = Model::family::template transformer<float>(Model::config);
+    recipe::plan p;
+    recipe::count_parameters(model, Model::config.n_routed_experts, Model::config.num_experts_per_tok, p);
+    return p.activated_parameters - (with_embedding ? 0 : p.embedding_parameters) -
+           (with_head ? 0 : p.embedding_parameters);
+}
+
+}  // namespace fathom

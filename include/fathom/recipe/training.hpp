@@ -1,0 +1,171 @@
+// A training step as one description: model, layout, precision, shape of a micro-batch, schedule, optimizer and what is
+// recomputed.
+#pragma once
+
+#include <fathom/models/families.hpp>
+#include <fathom/nn/micro_batch.hpp>
+#include <fathom/optim/decay.hpp>
+#include <fathom/parallel/mesh.hpp>
+#include <fathom/recipe/precision.hpp>
+
+namespace fathom {
+
+/// The most tokens of a sequence; a batch may have fewer.
+template <index N> struct sequence_length { static constexpr index value = N; };
+/// The most sequences of a micro-batch; a batch may have fewer.
+template <index N> struct micro_batch { static constexpr index value = N; };
+/// The ZeRO stage: what is sharded over the data axes. 0: nothing.
+template <index N> struct zero { static constexpr index value = N; };
+
+/// Pipeline schedules.
+namespace schedule {
+struct one_f_one_b {};
+}  // namespace schedule
+
+/// Optimizers.
+namespace optimizer {
+/// AdamW; Groups says which parameters decay.
+template <optim::decay Groups> struct adamw_with { static constexpr optim::decay decay = Groups; };
+/// Decays matrices, not gains and biases.
+using adamw = adamw_with<optim::decay::matrices>;
+/// Decays every parameter.
+using adamw_all = adamw_with<optim::decay::all>;
+}  // namespace optimizer
+
+/// What backward recomputes instead of keeping it: recompute<norms, up_projections, swiglu>, or recompute<blocks>.
+struct norms {
+    static constexpr void set(nn::recomputation& r) { r.norms = true; }
+};
+struct up_projections {
+    static constexpr void set(nn::recomputation& r) { r.up_projections = true; }
+};
+struct swiglu {
+    static constexpr void set(nn::recomputation& r) { r.swiglu = true; }
+};
+struct blocks {
+    static constexpr void set(nn::recomputation& r) { r.blocks = true; }
+};
+template <class... Parts> struct recompute {
+    static constexpr nn::recomputation value = [] {
+        nn::recomputation r;
+        (Parts::set(r), ...);
+        return r;
+    }();
+};
+
+namespace detail {
+
+template <class T> struct describes_model : std::bool_constant < requires {
+    typename T::family;
+    T::config.vocab_size;
+} > {};
+template <class T> struct describes_mesh : std::bool_constant < requires { T::dp_degree; } > {};
+template <class T> struct describes_precision : std::bool_constant < requires {
+    typename T::weights;
+    typename T::sums;
+} > {};
+
+template <class T> inline constexpr bool is_training_word = false;
+template <index N> inline constexpr bool is_training_word<sequence_length<N>> = true;
+template <index N> inline constexpr bool is_training_word<micro_batch<N>> = true;
+template <index N> inline constexpr bool is_training_word<zero<N>> = true;
+template <> inline constexpr bool is_training_word<schedule::one_f_one_b> = true;
+template <optim::decay D> inline constexpr bool is_training_word<optimizer::adamw_with<D>> = true;
+template <class... Parts> inline constexpr bool is_training_word<recompute<Parts...>> = true;
+
+template <class... Words> struct recompute_of { static constexpr nn::recomputation value{}; };
+template <class... Parts, class... Words> struct recompute_of<recompute<Parts...>, Words...> : recompute<Parts...> {};
+template <class First, class... Words> struct recompute_of<First, Words...> : recompute_of<Words...> {};
+
+template <class... Words> struct decay_of { static constexpr optim::decay value = optim::decay::matrices; };
+template <optim::decay D, class... Words> struct decay_of<optimizer::adamw_with<D>, Words...> {
+    static constexpr optim::decay value = D;
+};
+template <class First, class... Words> struct decay_of<First, Words...> : decay_of<Words...> {};
+
+}  // namespace detail
+
+namespace rule {
+
+template <class Model> struct first_is_a_model {
+    static_assert(detail::describes_model<Model>::value,
+                  "fathom: training<> begins with a model. fix: derive one from deepseek_v3<...> or another family and "
+                  "name it first.");
+};
+template <class Mesh> struct second_is_a_mesh {
+    static_assert(
+        detail::describes_mesh<Mesh>::value,
+        "fathom: training<> names its layout second. fix: put mesh<...> after the model; mesh<> is one rank.");
+};
+template <class Precision> struct third_is_a_precision {
+    static_assert(detail::describes_precision<Precision>::value,
+                  "fathom: training<> names its number formats third. fix: put precision<weights<fp32>> (or bf16) "
+                  "after the mesh.");
+};
+template <class... Words> struct only_training_words {
+    static_assert(
+        (detail::is_training_word<Words> && ...),
+        "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, schedule::..., "
+        "optimizer::..., zero<N> and recompute<...> come after the precision.");
+};
+template <class Length, class Sequences> struct batch_is_not_empty {
+    static_assert(Length::value > 0 && Sequences::value > 0,
+                  "fathom: a micro-batch needs tokens. fix: give sequence_length<N> and micro_batch<N>, both above 0.");
+};
+template <class Length, index Positions> struct sequence_fits_the_model {
+    static_assert(Length::value <= Positions,
+                  "fathom: a sequence is longer than the model has positions. fix: pick sequence_length<N> of at most "
+                  "max_position_embeddings, or raise the latter.");
+};
+template <class Length, index Depths> struct sequence_outlasts_prediction {
+    static_assert(Length::value <= 0 || Length::value > Depths,
+                  "fathom: a sequence is too short for multi-token prediction. fix: pick sequence_length<N> above "
+                  "num_nextn_predict_layers.");
+};
+template <class Stage, index Degree> struct sharding_has_ranks {
+    static_assert(Stage::value >= 0 && Stage::value <= 3,
+                  "fathom: ZeRO has stages 0 to 3. fix: pick zero<0>, zero<1>, zero<2> or zero<3>.");
+    static_assert(Stage::value <= 0 || Stage::value > 3 || Degree != 1,
+                  "fathom: ZeRO shards over data-parallel ranks and there is one. fix: write zero<0>, or give the mesh "
+                  "dp<N> or dp<any>.");
+};
+
+/// The numbers of a description, or stand-ins where it is broken, so that one broken rule is one error.
+template <class Model, bool = detail::describes_model<Model>::value> struct positions_of {
+    static constexpr index positions = 1 << 30;
+    static constexpr index depths = 0;
+};
+template <class Model> struct positions_of<Model, true> {
+    static constexpr index positions = Model::config.max_position_embeddings;
+    static constexpr index depths = Model::config.num_nextn_predict_layers;
+};
+template <class Mesh, bool = detail::describes_mesh<Mesh>::value> struct data_degree_of {
+    static constexpr index value = any;
+};
+template <class Mesh> struct data_degree_of<Mesh, true> { static constexpr index value = Mesh::dp_degree; };
+
+}  // namespace rule
+
+/// training<model, mesh, precision, words...>
+template <class Model, class Mesh, class Precision, class... Words>
+struct training : rule::first_is_a_model<Model>,
+                  rule::second_is_a_mesh<Mesh>,
+                  rule::third_is_a_precision<Precision>,
+                  rule::only_training_words<Words...>,
+                  rule::batch_is_not_empty<detail::word_of<sequence_length, 0, Words...>,
+                                           detail::word_of<micro_batch, 0, Words...>>,
+                  rule::sequence_fits_the_model<detail::word_of<sequence_length, 0, Words...>,
+                                                rule::positions_of<Model>::positions>,
+                  rule::sequence_outlasts_prediction<detail::word_of<sequence_length, 0, Words...>,
+                                                     rule::positions_of<Model>::depths>,
+                  rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value> {
+    using model = Model;
+    using layout = Mesh;
+    using numbers = Precision;
+    static constexpr nn::extents batch{detail::word_of<micro_batch, 0, Words...>::value,
+                                       detail::word_of<sequence_length, 0, Words...>::value};
+    static constexpr nn::recomputation again = detail::recompute_of<Words...>::value;
+    static constexpr optim::decay decay = detail::decay_of<Words...>::value;
+};
+
+}  // namespace fathom
