@@ -1,0 +1,96 @@
+// Tokens sorted by expert and back: a stable counting sort, so that every expert sees its tokens in their order.
+#pragma once
+
+#include <cstdint>
+#include <fathom/core/error.hpp>
+#include <fathom/core/number.hpp>
+#include <fathom/device/host/queue.hpp>
+#include <type_traits>
+
+namespace fathom::ops {
+
+/// Sorts the pairs (token, choice) of ids[tokens, k] by expert, in token order within an expert.
+/// offsets[experts + 1]: expert e has the grouped rows [offsets[e], offsets[e + 1]).
+/// rows[tokens * k]: the token of a grouped row. slot[tokens, k]: the grouped row of a pair.
+/// Errors: an id outside [0, experts); names the token and the id.
+inline void group_rows(host::queue& queue, matrix<const std::int32_t> ids, index experts, index* offsets,
+                       std::int32_t* rows, std::int32_t* slot) {
+    queue.enqueue(1, [&](index, int) {
+        for (index e = 0; e <= experts; ++e) offsets[e] = 0;
+        for (index t = 0; t < ids.rows; ++t)
+            for (index j = 0; j < ids.width; ++j) {
+                const index expert = ids(t, j);
+                if (expert < 0 || expert >= experts)
+                    fail("group_rows: found expert ", expert, " for token ", t, ", expected 0 to ", experts - 1);
+                ++offsets[expert + 1];
+            }
+        for (index e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
+        for (index t = 0; t < ids.rows; ++t)
+            for (index j = 0; j < ids.width; ++j) {
+                const index row = offsets[ids(t, j)]++;
+                rows[row] = static_cast<std::int32_t>(t);
+                slot[t * ids.width + j] = static_cast<std::int32_t>(row);
+            }
+        for (index e = experts; e > 0; --e) offsets[e] = offsets[e - 1];  // each had moved on to the end of its group
+        offsets[0] = 0;
+    });
+}
+
+/// y[r] = x[rows[r]] for every row of y[grouped, hidden].
+template <class T>
+void gather_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identity_t<T>> x, const std::int32_t* rows) {
+    constexpr index rows_a_task = 64;
+    queue.enqueue(pieces(y.rows, rows_a_task), [&](index task, int) {
+        for (index r = task * rows_a_task; r < y.rows && r < (task + 1) * rows_a_task; ++r) {
+            const T* __restrict source = x.row(rows[r]);
+            T* __restrict target = y.row(r);
+            for (index c = 0; c < y.width; ++c) target[c] = source[c];
+        }
+    });
+}
+
+/// y[t] (+)= the sum of x[slot[t, j]] over j in order, for y[tokens, hidden], x[grouped, hidden], slot[tokens, k];
+/// rounded once. What experts give back to a token; also the gradient of `gather_rows`.
+template <class T>
+void combine_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identity_t<T>> x, const std::int32_t* slot,
+                  index k, bool accumulate = false) {
+    using A = accumulator_t<T>;
+    constexpr index rows_a_task = 64, lanes = 64;
+    queue.enqueue(pieces(y.rows, rows_a_task), [&](index task, int) {
+        for (index t = task * rows_a_task; t < y.rows && t < (task + 1) * rows_a_task; ++t)
+            for (index first = 0; first < y.width; first += lanes) {
+                const index width = y.width - first < lanes ? y.width - first : lanes;
+                A sum[lanes]{};
+                T* target = y.row(t) + first;
+                if (accumulate)
+                    for (index c = 0; c < width; ++c) sum[c] = static_cast<A>(target[c]);
+                for (index j = 0; j < k; ++j) {
+                    const T* source = x.row(slot[t * k + j]) + first;
+                    for (index c = 0; c < width; ++c) sum[c] += static_cast<A>(source[c]);
+                }
+                for (index c = 0; c < width; ++c) target[c] = static_cast<T>(sum[c]);
+            }
+    });
+}
+
+/// grouped[slot[i]] = values[i] for every pair i of count: the router's weights as scales of grouped rows.
+template <class A>
+void scatter_scalars(host::queue& queue, A* grouped, const std::type_identity_t<A>* values, const std::int32_t* slot,
+                     index count) {
+    constexpr index pairs = 4096;
+    queue.enqueue(pieces(count, pairs), [&](index task, int) {
+        for (index i = task * pairs; i < count && i < (task + 1) * pairs; ++i) grouped[slot[i]] = values[i];
+    });
+}
+
+/// values[i] = grouped[slot[i]]: the way back, for gradients.
+template <class A>
+void gather_scalars(host::queue& queue, A* values, const std::type_identity_t<A>* grouped, const std::int32_t* slot,
+                    index count) {
+    constexpr index pairs = 4096;
+    queue.enqueue(pieces(count, pairs), [&](index task, int) {
+        for (index i = task * pairs; i < count && i < (task + 1) * pairs; ++i) values[i] = grouped[slot[i]];
+    });
+}
+
+}  // namespace fathom::ops

@@ -1,0 +1,4 @@
+// SwiGLU, forward and backward.
+#pragma once
+
+#include <fathom/ops/swiglu/host.hpp>
