@@ -20,6 +20,9 @@
 namespace fathom::json {
 
 class value;
+namespace detail {
+class parser;
+}
 using array = std::vector<value>;
 /// Members in the order of the file.
 using object = std::vector<std::pair<std::string, value>>;
@@ -111,7 +114,7 @@ class value {
     }
 
   private:
-    friend class parser;
+    friend class detail::parser;
 
     template <class T> [[nodiscard]] bool is() const { return std::holds_alternative<T>(held_); }
     template <class T> [[nodiscard]] const T& as(const char* expected) const {
@@ -162,8 +165,6 @@ inline void append_utf8(std::string& text, std::uint32_t point) {
     add(0x80 | (point & 0x3F));
 }
 
-}  // namespace detail
-
 /// Recursive descent over one text; `parse` is its only user.
 class parser {
   public:
@@ -188,7 +189,7 @@ class parser {
     [[nodiscard]] std::string here() const {
         if (at_ == text_.size()) return "the end of the file";
         const auto byte = static_cast<unsigned char>(text_[at_]);
-        const std::size_t length = detail::utf8_length(text_.substr(at_));
+        const std::size_t length = utf8_length(text_.substr(at_));
         if (byte >= 0x20 && length > 0) return text_of('\'', text_.substr(at_, length), '\'');
         constexpr const char* digits = "0123456789ABCDEF";
         return text_of("the byte 0x", digits[byte >> 4], digits[byte & 15]);
@@ -300,7 +301,7 @@ class parser {
         for (std::size_t start = at_;;) {
             while (at_ < text_.size() && plain(text_[at_])) ++at_;
             if (at_ < text_.size() && static_cast<unsigned char>(text_[at_]) >= 0x80) {
-                const std::size_t length = detail::utf8_length(text_.substr(at_));
+                const std::size_t length = utf8_length(text_.substr(at_));
                 if (length == 0) stop(here(), "UTF-8");
                 at_ += length;
                 continue;
@@ -335,7 +336,7 @@ class parser {
             if (low < 0xDC00 || low > 0xDFFF) stop("the first half of a surrogate pair alone", "a pair");
             point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
         }
-        detail::append_utf8(result, point);
+        append_utf8(result, point);
     }
     [[nodiscard]] std::uint32_t read_hex() {
         std::uint32_t result = 0;
@@ -392,11 +393,13 @@ class parser {
     std::uint32_t line_ = 1;
 };
 
+}  // namespace detail
+
 /// The value that `text` spells. Integers that fit 64 bits stay exact, other numbers are doubles. Errors: anything
 /// outside RFC 8259, a name twice in an object, nesting beyond 128, bytes that are not UTF-8, a number beyond double;
 /// each names file_name:line:column, what was found and what was expected.
 [[nodiscard]] inline value parse(std::string_view text, std::string_view file_name) {
-    return parser{text, file_name}.document();
+    return detail::parser{text, file_name}.document();
 }
 
 /// The value in a file. Errors: those of `mapped_file` and `parse`.

@@ -72,7 +72,8 @@ TEST_CASE("json: errors name file, line, column, found and expected") {
         {"\xEF\xBB\xBF{}", "f:1:1: found a byte order mark, expected plain UTF-8"},
         {std::string("1\0", 2), "f:1:2: found the byte 0x00, expected the end of the file"},
     };
-    for (const auto& [text, message] : cases) CHECK(message_of([&] { (void)json::parse(text, "f"); }) == message);
+    for (const auto& [text, message] : cases)
+        CHECK(message_of([&, &text = text] { (void)json::parse(text, "f"); }) == message);
 }
 
 TEST_CASE("json: strings are UTF-8 without overlong forms and surrogates") {

@@ -38,10 +38,9 @@ std::string refusal(const std::string& header, std::size_t bytes) {
 }  // namespace
 
 TEST_CASE("hostile safetensors: the control of these cases is accepted") {
-    CHECK(
-        refusal(
-            R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[],"data_offsets":[4,5]}})",
-            5) == "no error");
+    const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+    const std::string b = R"("b":{"dtype":"U8","shape":[],"data_offsets":[4,5]})";
+    CHECK(refusal("{" + a + "," + b + "}", 5) == "no error");
     CHECK(refusal("{}", 0) == "no error");
     CHECK(refusal(R"({"a":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]}}   )", 0) == "no error");
 }
