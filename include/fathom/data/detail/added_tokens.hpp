@@ -16,8 +16,8 @@ namespace fathom::detail {
 class added_tokens {
   public:
     struct match {
-        std::size_t first, last;
-        std::int32_t id;
+        std::size_t first = 0, last = 0;
+        std::int32_t id = -1;
     };
 
     void add(std::string content, std::int32_t id) {
