@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """One training step of the tiny configuration in a fresh process; prints the time of day at which it ended."""
+
 import time
 
 import torch

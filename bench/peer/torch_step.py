@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Times training steps of PyTorch: the options and the JSON line of bench/step, with a choice of variants."""
+
 import argparse, json, os, statistics, time
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -26,9 +27,25 @@ seconds, losses = [], []
 for i in range(args.warmup + args.steps):
     since = time.perf_counter()
     losses.append(step(forward, parameters, adamw, batches[i % 4]).item())
-    if i >= args.warmup: seconds.append(time.perf_counter() - since)
+    if i >= args.warmup:
+        seconds.append(time.perf_counter() - since)
 tokens, median = batches[0].numel(), statistics.median(seconds)
-print(json.dumps({"config": args.config, "dtype": "fp32", "threads": args.threads, "tokens": tokens, "steps": args.steps,
-                  "min_s": min(seconds), "med_s": median, "tok_s_best": tokens / min(seconds), "tok_s_med": tokens / median,
-                  "peak_rss_mib": peak_rss_mib(), "parameters": sum(p.numel() for p in parameters),
-                  "first_loss": losses[0], "last_loss": losses[-1]}))
+print(
+    json.dumps(
+        {
+            "config": args.config,
+            "dtype": "fp32",
+            "threads": args.threads,
+            "tokens": tokens,
+            "steps": args.steps,
+            "min_s": min(seconds),
+            "med_s": median,
+            "tok_s_best": tokens / min(seconds),
+            "tok_s_med": tokens / median,
+            "peak_rss_mib": peak_rss_mib(),
+            "parameters": sum(p.numel() for p in parameters),
+            "first_loss": losses[0],
+            "last_loss": losses[-1],
+        }
+    )
+)

@@ -1,9 +1,11 @@
 """The same losses as reference.py, written a second time in PyTorch, for its automatic differentiation."""
+
 import torch
 import torch.nn.functional as F
 
 
-def norm(x, w, eps): return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
+def norm(x, w, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
 
 
 def rotate(x, angle):
@@ -16,7 +18,8 @@ class Model:
     def __init__(self, config, weights):
         self.c, self.w, self.balance = config, weights, []
 
-    def linear(self, x, name): return F.linear(x, self.w[name + ".weight"])
+    def linear(self, x, name):
+        return F.linear(x, self.w[name + ".weight"])
 
     def attention(self, x, n):
         c = self.c
@@ -34,7 +37,8 @@ class Model:
         y = F.scaled_dot_product_attention(q, k, v.transpose(1, 2), is_causal=True)
         return self.linear(y.transpose(1, 2).reshape(B, T, -1), n + "o_proj")
 
-    def dense(self, x, n): return self.linear(F.silu(self.linear(x, n + "gate_proj")) * self.linear(x, n + "up_proj"), n + "down_proj")
+    def dense(self, x, n):
+        return self.linear(F.silu(self.linear(x, n + "gate_proj")) * self.linear(x, n + "up_proj"), n + "down_proj")
 
     def experts(self, x, n):
         c = self.c
@@ -85,14 +89,18 @@ class Model:
             x = self.linear(torch.cat((embedded, norm(x[:, :-1], w[n + "hnorm.weight"], eps)), -1), n + "eh_proj")
             x = norm(self.layer(x, L, True), w[n + "shared_head.norm.weight"], eps)
             out["mtp_loss"] = out.get("mtp_loss", 0) + c["mtp_lambda"] / depths * mean(self.linear(x, "lm_head"), k + 1)
-        if self.balance: out["balance_loss"] = sum(self.balance)
+        if self.balance:
+            out["balance_loss"] = sum(self.balance)
         out["loss"] = sum(out.values())
         return out
 
 
 def gradients(config, weights, ids, labels):
     """({term: float}, {name: NumPy gradient of the whole loss}); a weight that takes no part has no entry."""
-    own = lambda n: not n.endswith(("e_score_correction_bias", ".embed_tokens.weight", "shared_head.head.weight")) or n == "model.embed_tokens.weight"
+    own = lambda n: (
+        not n.endswith(("e_score_correction_bias", ".embed_tokens.weight", "shared_head.head.weight"))
+        or n == "model.embed_tokens.weight"
+    )
     w = {n: torch.from_numpy(v.copy()).requires_grad_(own(n)) for n, v in weights.items()}
     terms = Model(config, w).losses(torch.tensor(ids), torch.tensor(labels))
     terms["loss"].backward()
