@@ -33,9 +33,14 @@ def read(path):
                     details.append(following[2:])
                 broken += bool(is_broken)
                 (failed if is_broken else passed).append((float(seconds or 0), f"{program['name']}: {name}", details))
-            if not broken and (program["result"] not in ("OK", "SKIP") or not counted + skipped):
-                why = "ran no test" if program["result"] in ("OK", "SKIP") else \
-                    f"ended with {program['result']}, exit status {program.get('returncode')}"
+            why = None
+            if program["result"] not in ("OK", "SKIP"):
+                why = f"ended with {program['result']}, exit status {program.get('returncode')}"
+            elif not counted + skipped:
+                why = "ran no test"
+            elif f"1..{counted + skipped}" not in lines:
+                why = "stopped before its end"
+            if why and not broken:
                 end = (lines + program.get("stderr", "").splitlines())[-40:]
                 failed.append((0.0, f"{program['name']}: {why}", end))
     return passed, failed
