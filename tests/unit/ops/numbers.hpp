@@ -33,11 +33,16 @@ template <class T> struct numbers {
     double operator()(index r, index c) { return static_cast<double>(view()(r, c)); }
 };
 
-/// A host queue with so many workers.
+/// A host queue with so many workers, each with so much scratch.
 struct pool {
     host::workers threads;
+    std::vector<std::byte> scratch;
     host::queue queue;
-    explicit pool(int count) : threads(count), queue(threads, nullptr, 0) {}
+    explicit pool(int count, index scratch_bytes = 0)
+        : threads(count),
+          scratch(static_cast<std::size_t>(count * round_up(scratch_bytes, 64) + 64)),
+          queue(threads, scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64,
+                round_up(scratch_bytes, 64)) {}
 };
 
 /// The largest difference over the largest magnitude of `expected`.

@@ -91,7 +91,7 @@ void balance_loss(host::queue& queue, const router_facts& facts, index sequences
                                       alpha, factor / static_cast<double>(sequences),
                                       dscores.empty() ? dscores : dscores.rows_at(row, length), queue.scratch(worker));
         });
-        for (index s = 0; s < some; ++s) *loss += losses[s] / static_cast<double>(sequences);
+        for (index s = 0; loss != nullptr && s < some; ++s) *loss += losses[s] / static_cast<double>(sequences);
     }
 }
 

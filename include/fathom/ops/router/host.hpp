@@ -137,15 +137,24 @@ void route_backward(host::queue& queue, const router_facts& facts, matrix<A> dlo
     });
 }
 
-/// bias[e] += gamma * sign(mean load - counts[e]), once a step over the loads of the whole batch; sign(0) is 0
+/// load[e] += the rows of expert e, as `group_rows` counted them.
+inline void add_load(host::queue& queue, index* load, const index* offsets, index experts) {
+    queue.enqueue(1, [&](index, int) {
+        for (index e = 0; e < experts; ++e) load[e] += offsets[e + 1] - offsets[e];
+    });
+}
+
+/// bias[e] += gamma * sign(mean load - load[e]), once a step over the loads of the whole batch; sign(0) is 0
 /// (DeepSeek-V3 §2.1.2, balancing without an auxiliary loss).
-template <class A> void bias_update(A* bias, const index* counts, index experts, double gamma) {
-    index total = 0;
-    for (index e = 0; e < experts; ++e) total += counts[e];
-    for (index e = 0; e < experts; ++e) {
-        const index load = counts[e] * experts;  // exact: no mean is rounded
-        bias[e] += static_cast<A>(gamma * (load < total ? 1.0 : load > total ? -1.0 : 0.0));
-    }
+template <class A> void bias_update(host::queue& queue, A* bias, const index* load, index experts, double gamma) {
+    queue.enqueue(1, [&](index, int) {
+        index total = 0;
+        for (index e = 0; e < experts; ++e) total += load[e];
+        for (index e = 0; e < experts; ++e) {
+            const index here = load[e] * experts;  // exact: no mean is rounded
+            bias[e] += static_cast<A>(gamma * (here < total ? 1.0 : here > total ? -1.0 : 0.0));
+        }
+    });
 }
 
 }  // namespace fathom::ops
