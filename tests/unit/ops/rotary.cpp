@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fathom/core/file.hpp>
+#include <fathom/checkpoint/safetensors.hpp>
 #include <fathom/core/json.hpp>
 #include <fathom/core/random.hpp>
 #include <fathom/ops/rotary.hpp>
@@ -21,25 +21,11 @@ std::string folder() {
     return std::string{root ? root : "."} + "/tests/oracle/rope_tables/";
 }
 
-/// The tensors of rope.safetensors, in double.
-struct tables {
-    mapped_file file{folder() + "rope.safetensors"};
-    json::value header;
-    const std::byte* data = nullptr;
-
-    tables() {
-        std::uint64_t size = 0;
-        std::memcpy(&size, file.data().data(), sizeof size);
-        header = json::parse(file.text().substr(8, size), "rope.safetensors");
-        data = file.data().data() + 8 + size;
-    }
-    template <class T> std::vector<T> at(const std::string& name) const {
-        const auto& range = header.at(name).at("data_offsets").items();
-        std::vector<T> numbers(static_cast<std::size_t>(range[1].as_int() - range[0].as_int()) / sizeof(T));
-        std::memcpy(numbers.data(), data + range[0].as_int(), numbers.size() * sizeof(T));
-        return numbers;
-    }
-};
+template <class T> std::vector<T> numbers_of(const safetensors::file& file, const std::string& name) {
+    std::vector<T> numbers(file.at(name).size());
+    safetensors::read_as<T>(file.at(name), numbers);
+    return numbers;
+}
 
 rope_facts facts_of(const json::value& config) {
     const auto number = [](const json::value& from, const char* name, double otherwise) {
@@ -96,16 +82,16 @@ template <class T> std::vector<T> rotated(bool interleaved, bool inverse, int wo
 }  // namespace
 
 TEST_CASE("rotary: tables, attention factor and softmax scale of released models") {
-    const tables known;
-    const auto positions = known.at<std::int64_t>("positions");
+    const safetensors::file known{folder() + "rope.safetensors"};
+    const auto positions = numbers_of<std::int64_t>(known, "positions");
     REQUIRE(positions.size() == 11);
     const json::value meta = json::parse_file(folder() + "meta.json");
     CHECK(meta.members().size() == 5);
     for (const auto& [name, about] : meta.members()) {
         CAPTURE(name);
         const rope_facts facts = facts_of(about.at("config"));
-        const auto frequencies = known.at<double>(name + ".inv_freq");
-        const auto cosines = known.at<double>(name + ".cos"), sines = known.at<double>(name + ".sin");
+        const auto frequencies = numbers_of<double>(known, name + ".inv_freq");
+        const auto cosines = numbers_of<double>(known, name + ".cos"), sines = numbers_of<double>(known, name + ".sin");
         const index pairs = facts.dim / 2;
         REQUIRE(frequencies.size() == static_cast<std::size_t>(pairs));
         for (index pair = 0; pair < pairs; ++pair)

@@ -8,12 +8,13 @@
 #include <fathom/ops/attention/attention_operands.hpp>
 #include <fathom/ops/attention/detail/rows.hpp>
 #include <fathom/ops/attention/scratch.hpp>
+#include <fathom/ops/lane_reduce.hpp>
 #include <fathom/ops/product/gemm.hpp>
 #include <fathom/tensor/matrix.hpp>
 #include <type_traits>
 
 namespace fathom::ops {
-namespace detail {
+namespace detail::attention {
 
 /// One row of scores becomes weights P = e^(score - logsumexp), and the row of dP becomes dS = P (dP - mean), where
 /// mean = dout . out is the mean of dP under P.
@@ -54,7 +55,10 @@ void attend_backward(const attention_facts& facts, const attention_operands<cons
             copy_rows(head_rows(out, facts.v_dim), o, A{1});
             copy_rows(head_rows(dout, facts.v_dim), d_o, A{1});
             A means[query_tile];
-            for (index r = 0; r < rows; ++r) means[r] = dot(o.row(r), d_o.row(r), facts.v_dim);
+            for (index r = 0; r < rows; ++r) {
+                const A *x = o.row(r), *y = d_o.row(r);
+                means[r] = lane_sum<A>(facts.v_dim, [x, y](index c) { return x[c] * y[c]; });
+            }
             const index lowest = lowest_start(starts, tile, tile + rows);
             for (index from = lowest; from < tile + rows; from += key_panel) {
                 const index width = std::min(key_panel, tile + rows - from);
@@ -86,7 +90,7 @@ void attend_backward(const attention_facts& facts, const attention_operands<cons
                   shared_parts.rows_at(origin, length).columns_at(kv_head * facts.shared_dim, facts.shared_dim), A{1});
 }
 
-}  // namespace detail
+}  // namespace detail::attention
 
 /// From dout[tokens, heads * v_dim], and `out` and `logsumexp` of the forward, the gradients of all that `in` views;
 /// they are overwritten. shared_parts[tokens, kv_heads * shared_dim] is workspace: what each kv head adds to the
@@ -99,11 +103,11 @@ void attention_backward(host::queue& queue, const attention_facts& facts, index 
                         std::type_identity_t<matrix<const T>> dout, const attention_operands<T>& gradients,
                         matrix<accumulator_t<T>> shared_parts) {
     using A = accumulator_t<T>;
-    detail::check_sizes<T>(queue, facts, sequences, length, in.q.rows);
+    detail::attention::check_sizes<T>(queue, facts, sequences, length, in.q.rows);
     queue.enqueue(sequences * facts.kv_heads, [&](index task, int worker) {
         const index origin = task / facts.kv_heads * length;
-        detail::attend_backward<T, A>(facts, in, origin, length, task % facts.kv_heads, starts + origin, out, logsumexp,
-                                      dout, gradients, shared_parts, queue.scratch(worker));
+        detail::attention::attend_backward<T, A>(facts, in, origin, length, task % facts.kv_heads, starts + origin, out,
+                                                 logsumexp, dout, gradients, shared_parts, queue.scratch(worker));
     });
     if (facts.shared_dim == 0) return;
     constexpr index tokens_a_task = 64;
@@ -115,8 +119,8 @@ void attention_backward(host::queue& queue, const attention_facts& facts, index 
             for (index head = 1; head < facts.kv_heads; ++head)
                 for (index c = 0; c < facts.shared_dim; ++c) sum[c] += sum[head * facts.shared_dim + c];
         }
-        detail::copy_rows(shared_parts.rows_at(first, count).columns_at(0, facts.shared_dim),
-                          gradients.shared.rows_at(first, count), A{1});
+        detail::attention::copy_rows(shared_parts.rows_at(first, count).columns_at(0, facts.shared_dim),
+                                     gradients.shared.rows_at(first, count), A{1});
     });
 }
 

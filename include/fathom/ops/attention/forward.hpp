@@ -11,12 +11,13 @@
 #include <fathom/ops/attention/attention_operands.hpp>
 #include <fathom/ops/attention/detail/rows.hpp>
 #include <fathom/ops/attention/scratch.hpp>
+#include <fathom/ops/lane_reduce.hpp>
 #include <fathom/ops/product/gemm.hpp>
 #include <fathom/tensor/matrix.hpp>
 #include <limits>
 
 namespace fathom::ops {
-namespace detail {
+namespace detail::attention {
 
 /// Scores of one tile of queries become e^(score - maximum) in place; `maximum`, `sum` and `mixed`, which hold what the
 /// panels before gave (nothing if `is_first`), move to the new maximum. Dao 2023, algorithm 1.
@@ -34,7 +35,7 @@ void soften_tile(matrix<A> scores, index first_query, index first_key, const std
         if (seen.from == seen.to) continue;
         seen.mask_lanes(row);
         const index count = seen.lane_to - seen.lane_from;
-        const A highest = std::max(maximum[r], row_maximum(row + seen.lane_from, count));
+        const A highest = std::max(maximum[r], lane_maximum(row + seen.lane_from, count));
         const A fade = exponential(maximum[r] - highest);
         sum[r] = sum[r] * fade + exponentials(row + seen.lane_from, count, highest);
         maximum[r] = highest;
@@ -79,7 +80,7 @@ void attend_block(const attention_facts& facts, const attention_operands<const T
     }
 }
 
-}  // namespace detail
+}  // namespace detail::attention
 
 /// Causal softmax attention of `sequences` sequences of `length` tokens:
 /// out[i] = sum over starts[i] <= j <= i of softmax_j(scale q[i] . key[j]) value[j], for each head.
@@ -90,18 +91,19 @@ template <class T>
 void attention_forward(host::queue& queue, const attention_facts& facts, index sequences, index length,
                        const attention_operands<const T>& in, const std::int32_t* starts, matrix<T> out,
                        matrix<accumulator_t<T>> logsumexp) {
-    detail::check_sizes<T>(queue, facts, sequences, length, in.q.rows);
+    detail::attention::check_sizes<T>(queue, facts, sequences, length, in.q.rows);
     for (index sequence = 0; sequence < sequences; ++sequence)
         for (index i = 0; i < length; ++i)
             if (const index start = starts[sequence * length + i]; start < 0 || start > i)
                 fail("attention: found document start ", start, " at token ", i, " of sequence ", sequence,
                      ", expected one in [0, ", i, "]");
-    const index blocks = pieces(length, detail::query_block);
+    const index blocks = pieces(length, detail::attention::query_block);
     queue.enqueue(sequences * facts.heads * blocks, [&](index task, int worker) {
         const index block = blocks - 1 - task % blocks, head = task / blocks % facts.heads;
-        const index origin = task / (blocks * facts.heads) * length, first = block * detail::query_block;
-        detail::attend_block(facts, in, origin, first, std::min(first + detail::query_block, length), head,
-                             starts + origin, out, logsumexp.row(head), queue.scratch(worker));
+        const index origin = task / (blocks * facts.heads) * length, first = block * detail::attention::query_block;
+        detail::attention::attend_block(facts, in, origin, first,
+                                        std::min(first + detail::attention::query_block, length), head, starts + origin,
+                                        out, logsumexp.row(head), queue.scratch(worker));
     });
 }
 

@@ -10,7 +10,7 @@
 #include <fathom/tensor/arena.hpp>
 
 namespace fathom::ops {
-namespace detail {
+namespace detail::attention {
 
 /// Queries of one task of the forward: several tiles share the keys that it packs.
 inline constexpr index query_block = 4 * query_tile;
@@ -53,18 +53,18 @@ template <class A> struct backward_buffers {
           weight_gradients(from.take<A>(query_tile, score_stride)) {}
 };
 
-}  // namespace detail
+}  // namespace detail::attention
 
 /// Bytes of scratch that a worker needs for attention over T, forward and backward: linear in `length`.
 template <class T> constexpr index attention_scratch(const attention_facts& facts, index length) {
     using A = accumulator_t<T>;
     arena forward, backward;
-    detail::forward_buffers<A>{forward, facts};
-    detail::backward_buffers<A>{backward, facts, length};
+    detail::attention::forward_buffers<A>{forward, facts};
+    detail::attention::backward_buffers<A>{backward, facts, length};
     return std::max(forward.used(), backward.used());
 }
 
-namespace detail {
+namespace detail::attention {
 
 template <class T>
 void check_sizes(const host::queue& queue, const attention_facts& facts, index sequences, index length, index tokens) {
@@ -76,5 +76,5 @@ void check_sizes(const host::queue& queue, const attention_facts& facts, index s
              attention_scratch<T>(facts, length));
 }
 
-}  // namespace detail
+}  // namespace detail::attention
 }  // namespace fathom::ops

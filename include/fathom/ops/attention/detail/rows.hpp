@@ -10,12 +10,12 @@
 #include <fathom/tensor/matrix.hpp>
 #include <limits>
 
-namespace fathom::ops::detail {
+namespace fathom::ops::detail::attention {
 
 /// Queries are worked off in tiles, keys in panels: a task holds query_tile x key_panel scores and never more.
 inline constexpr index query_tile = 64;
 inline constexpr index key_panel = 512;
-/// Sums and maxima over a row are kept in this many parts, so that they are the same on every machine.
+/// Rows are worked off in pieces of this many columns, so that no vector loop has a scalar end.
 inline constexpr index lanes = 16;
 /// The stride of scores: off a power of two, so that the rows of a transposed product don't share cache sets.
 inline constexpr index score_stride = key_panel + lanes;
@@ -69,19 +69,6 @@ struct seen_columns {
     }
 };
 
-/// The largest of x[count], count a positive multiple of lanes.
-template <class A> A row_maximum(const A* x, index count) {
-    using block [[gnu::vector_size(lanes * sizeof(A)), gnu::aligned(sizeof(A)), gnu::may_alias]] = A;
-    block best = *reinterpret_cast<const block*>(x);
-    for (index j = lanes; j < count; j += lanes) {
-        const block next = *reinterpret_cast<const block*>(x + j);
-        best = next > best ? next : best;
-    }
-    A most = best[0];
-    for (index l = 1; l < lanes; ++l) most = best[l] > most ? best[l] : most;
-    return most;
-}
-
 /// x[j] = e^(x[j] - shift); gives the sum. count is a multiple of lanes.
 template <class A> A exponentials(A* __restrict x, index count, A shift) {
     A parts[lanes] = {};
@@ -96,16 +83,4 @@ template <class A> A exponentials(A* __restrict x, index count, A shift) {
     return sum;
 }
 
-/// The sum of x[j] y[j].
-template <class A> A dot(const A* __restrict x, const A* __restrict y, index count) {
-    A parts[lanes] = {};
-    index j = 0;
-    for (; j + lanes <= count; j += lanes)
-        for (index l = 0; l < lanes; ++l) parts[l] += x[j + l] * y[j + l];
-    for (; j < count; ++j) parts[j % lanes] += x[j] * y[j];
-    A sum = 0;
-    for (const A part : parts) sum += part;
-    return sum;
-}
-
-}  // namespace fathom::ops::detail
+}  // namespace fathom::ops::detail::attention
