@@ -27,7 +27,7 @@ struct plan_item {
 
 /// Everything that is known before a run.
 struct plan {
-    std::array<plan_item, 24> items{};
+    std::array<plan_item, 48> items{};
     index item_count = 0;
     index bytes = 0;                 // of the arena
     index parameters = 0;            // trained ones and router biases, as published counts have them
@@ -42,27 +42,42 @@ template <class Recipe> constexpr auto transformer_of() {
                                                                                           Recipe::again);
 }
 
+/// Experts of a layer that see one token; 1 for what every token passes.
+template <class Layer> constexpr index experts_per_token(const Layer& layer) {
+    if constexpr (requires { layer.of.mlp.router.top_k; })
+        return layer.of.mlp.router.top_k;
+    else
+        return 1;
+}
+
 /// Counts the parameters of a model over its layers' own tensors; those of multi-token prediction are left out, as
 /// published counts do.
-template <class Transformer>
-constexpr void count_parameters(const Transformer& model, index experts, index top_k, plan& p) {
-    auto main = model;
-    main.of.num_nextn_predict_layers = 0;
-    main.template each_parameter<float>(nullptr, [&](auto&, const nn::storage& facts, auto...) {
-        p.parameters += facts.size();
-        const bool stack = facts.parts[0].count > 1;
-        p.activated_parameters += stack ? facts.size() / experts * top_k : facts.size();
-    });
-    main.each_buffer(nullptr, [&](auto&, const nn::storage& facts, auto...) {
-        if (facts.parts[0].name == nullptr) return;
-        p.parameters += facts.size();
-        p.activated_parameters += facts.size();
+template <class Transformer> constexpr void count_parameters(const Transformer& model, plan& p) {
+    const auto count = [&p](const nn::storage& facts, index layers, index chosen) {
+        const index stacked = facts.parts[0].count;
+        p.parameters += layers * facts.size();
+        p.activated_parameters += layers * (stacked > 1 ? facts.size() / stacked * chosen : facts.size());
+    };
+    auto outside = model;
+    outside.of.num_nextn_predict_layers = 0;
+    std::apply([](auto&... part) { ((part.count = 0), ...); }, outside.segments);
+    outside.template each_parameter<float>(nullptr,
+                                           [&](auto&, const nn::storage& facts, auto...) { count(facts, 1, 1); });
+    model.each_segment([&](const auto& part, auto) {
+        using layer = std::remove_cvref_t<decltype(part.layer)>;
+        typename layer::template parameters<float> parameters{};
+        typename layer::buffers buffers{};
+        part.layer.each_parameter(parameters, [&](auto&, const nn::storage& facts, auto...) {
+            count(facts, part.count, experts_per_token(part.layer));
+        });
+        part.layer.each_buffer(buffers, [&](auto&, const nn::storage& facts, auto...) {
+            if (facts.parts[0].name != nullptr) count(facts, part.count, 1);
+        });
     });
     p.embedding_parameters = model.of.vocab_size * model.of.hidden_size;
 }
 
-template <class Transformer>
-constexpr plan lower(const Transformer& model, const rank_shape& shape, index experts, index top_k) {
+template <class Transformer> constexpr plan lower(const Transformer& model, const rank_shape& shape) {
     plan p;
     arena counted;
     carve(model, counted, shape, static_cast<rank_memory<Transformer>*>(nullptr),
@@ -74,15 +89,14 @@ constexpr plan lower(const Transformer& model, const rank_shape& shape, index ex
           });
     p.bytes = counted.peak();
     p.flops = model.flops(shape.batch);
-    count_parameters(model, experts, top_k, p);
+    count_parameters(model, p);
     return p;
 }
 
 /// The plan of a recipe with that many workers.
 template <class Recipe> consteval plan plan_of(index workers = 4) {
     constexpr auto model = transformer_of<Recipe>();
-    return lower(model, {.batch = Recipe::batch, .workers = workers}, Recipe::model::config.n_routed_experts,
-                 Recipe::model::config.num_experts_per_tok);
+    return lower(model, {.batch = Recipe::batch, .workers = workers});
 }
 
 /// Bytes of one rank's arena: a number, and a function of what the start decides.
@@ -107,16 +121,18 @@ template <class Recipe> inline constexpr recipe::bytes_function<Recipe> bytes_pe
 template <class Model> consteval index parameters_of() {
     constexpr auto model = Model::family::template transformer<float>(Model::config);
     recipe::plan p;
-    recipe::count_parameters(model, Model::config.n_routed_experts, Model::config.num_experts_per_tok, p);
+    recipe::count_parameters(model, p);
     return p.parameters;
 }
 /// Of which one token uses; embedding and head can be left out, as sources differ.
 template <class Model> consteval index activated_parameters_of(bool with_embedding = true, bool with_head = true) {
     constexpr auto model = Model::family::template transformer<float>(Model::config);
     recipe::plan p;
-    recipe::count_parameters(model, Model::config.n_routed_experts, Model::config.num_experts_per_tok, p);
-    return p.activated_parameters - (with_embedding ? 0 : p.embedding_parameters) -
-           (with_head ? 0 : p.embedding_parameters);
+    recipe::count_parameters(model, p);
+    // A tied embedding is the head, too: it is left out when both are.
+    const bool tied = model.of.tie_word_embeddings;
+    return p.activated_parameters - (with_embedding || (tied && with_head) ? 0 : p.embedding_parameters) -
+           (with_head || tied ? 0 : p.embedding_parameters);
 }
 
 }  // namespace fathom
