@@ -102,8 +102,8 @@ constexpr nn::experts_facts experts_facts(const model_config& c) {
                        .top_k = c.num_experts_per_tok,
                        .groups = c.n_group,
                        .topk_group = c.topk_group,
-                       .score = v3 ? ops::router_score::sigmoid : ops::router_score::softmax,
-                       .group_score = v3 ? ops::group_score::best_two : ops::group_score::maximum,
+                       .score = v3 ? ops::router_facts::score_kind::sigmoid : ops::router_facts::score_kind::softmax,
+                       .group_score = v3 ? ops::router_facts::group_kind::best_two : ops::router_facts::group_kind::maximum,
                        .normalise = c.norm_topk_prob && c.type != family::deepseek_v2,
                        .scaling_factor = c.routed_scaling_factor,
                        .bias = v3}};

@@ -114,9 +114,9 @@ template <class T, class... Blocks> struct transformer {
         matrix<E> nothing;
         visit(p != nullptr ? p->embedding : none, nn::weight("embed_tokens.weight", of.vocab_size, of.hidden_size),
               "model.");
-        each_layer([&](const auto& layer, auto kind, index i, index number) {
+        each_layer([&](const auto& layer, auto kind, index i, index which) {
             typename std::remove_cvref_t<decltype(layer)>::template parameters<E> local{};
-            layer.each_parameter(p != nullptr ? at<kind()>(p->blocks, i) : local, numbered(visit, number));
+            layer.each_parameter(p != nullptr ? at<kind()>(p->blocks, i) : local, numbered(visit, which));
         });
         visit(p != nullptr ? p->final_norm : nothing, nn::gain("norm.weight", of.hidden_size), "model.");
         if (!of.tie_word_embeddings)
@@ -130,9 +130,9 @@ template <class T, class... Blocks> struct transformer {
         }
     }
     template <class Visit> constexpr void each_buffer(buffers* b, Visit&& visit) const {
-        each_layer([&](const auto& layer, auto kind, index i, index number) {
+        each_layer([&](const auto& layer, auto kind, index i, index which) {
             typename std::remove_cvref_t<decltype(layer)>::buffers local{};
-            layer.each_buffer(b != nullptr ? at<kind()>(b->blocks, i) : local, numbered(visit, number));
+            layer.each_buffer(b != nullptr ? at<kind()>(b->blocks, i) : local, numbered(visit, which));
         });
         for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
             typename last_block::buffers local{};
@@ -319,9 +319,9 @@ template <class T, class... Blocks> struct transformer {
     template <std::size_t Kind> static constexpr auto& at(auto& tuple_of_vectors, index i) {
         return std::get<Kind>(tuple_of_vectors)[static_cast<std::size_t>(i)];
     }
-    template <class Visit> static constexpr auto numbered(Visit& visit, index number) {
-        return [&visit, number](auto& view, const nn::storage& facts, auto... prefixes) {
-            visit(view, facts, "model.layers.", number, ".", prefixes...);
+    template <class Visit> static constexpr auto numbered(Visit& visit, index layer) {
+        return [&visit, layer](auto& view, const nn::storage& facts, auto... prefixes) {
+            visit(view, facts, "model.layers.", layer, ".", prefixes...);
         };
     }
     template <class Call> constexpr void each_layer_reversed(Call&& call) const {

@@ -48,7 +48,7 @@ template <class T> struct experts {
     /// What is not trained by gradients: the router's bias, and how many tokens each expert got in this step.
     struct buffers {
         matrix<A> bias;  // [1, n_routed_experts]; empty where the family has none
-        matrix<std::int64_t> load;
+        matrix<index> load;
     };
     struct saved {
         tensor<const T, axis::tokens, axis::hidden> x;
@@ -67,12 +67,13 @@ template <class T> struct experts {
         tokens_hidden kept_dy;
         tensor<const T, axis::tokens, axis::hidden> dy;
         tensor<T, axis::expert_tokens, axis::intermediate> act;
-        tensor<T, axis::tokens, axis::experts> dlogits;
+        tensor<A, axis::tokens, axis::experts> dlogits;
         typename feed_forward<T>::deferred shared;
     };
     struct workspace {
         tensor<A, axis::tokens, axis::experts> logits, dscores;
         matrix<A> dweights, drow_weight;
+        matrix<double> unread_loss;
         tensor<T, axis::expert_tokens, axis::intermediate> act, dact;
         matrix<T> rows;  // [tokens * k, hidden]: outputs of experts, or gradients of their inputs
         typename feed_forward<T>::workspace shared;
@@ -126,7 +127,7 @@ template <class T> struct experts {
         deferred d;
         if (apart) d.kept_dy = memory.take<T>(n, of.hidden_size);
         if (again.swiglu) d.act = memory.take<T>(r, of.moe_intermediate_size);
-        d.dlogits = memory.take<T>(n, of.n_routed_experts);
+        d.dlogits = memory.take<A>(n, of.n_routed_experts);
         if (has_shared()) d.shared = shared().defer(memory, shape, false);  // dy is kept once, here
         return d;
     }
@@ -137,6 +138,7 @@ template <class T> struct experts {
         w.dscores = memory.take<A>(n, e);
         w.dweights = memory.take<A>(n, top_k());
         w.drow_weight = memory.take<A>(1, r);
+        w.unread_loss = memory.take<double>(1, 1);
         if (again.swiglu) w.act = memory.take<T>(r, of.moe_intermediate_size);
         w.dact = memory.take<T>(r, of.moe_intermediate_size);
         w.rows = memory.take<T>(r, of.hidden_size);
@@ -144,8 +146,8 @@ template <class T> struct experts {
         return w;
     }
     [[nodiscard]] constexpr index scratch(extents shape) const {
-        const index own =
-            ops::product_scratch<T>(std::max({of.hidden_size, 2 * of.moe_intermediate_size, of.n_routed_experts}));
+        const index own = std::max(
+            {ops::product_scratch<T>(), ops::router_scratch<A>(of.router), ops::balance_scratch<A>(of.router)});
         return has_shared() ? std::max(own, shared().scratch(shape)) : own;
     }
     [[nodiscard]] constexpr index matrix_parameters() const {
@@ -153,19 +155,19 @@ template <class T> struct experts {
     }
 
     template <class Queue>
-    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, buffers& b,
+    void forward(Queue& queue, const micro_batch<A>&, const parameters<T>& p, buffers& b,
                  tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w, tokens_hidden y) const {
         const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         s.x = x;
         project(queue, w.logits, x, p.router);
-        ops::route(queue, of.router, w.logits, b.bias.data, s.scores, s.ids, s.weights);
-        ops::group_rows(queue, s.ids, e, s.offsets.data, s.rows.data, s.slot);
-        ops::gather_scalars<A>(queue, s.row_weight.data, s.weights, s.slot);
+        ops::route<A>(queue, of.router, w.logits, b.bias.data, s.scores, s.ids, s.weights);
+        ops::group_rows(queue, s.ids, e, s.offsets.data, s.rows.data, s.slot.data);
+        ops::scatter_scalars<A>(queue, s.row_weight.data, s.weights.data, s.slot.data, s.slot.size());
         const auto act = again.swiglu ? w.act : s.act;
-        ops::grouped_product<T, T>(queue, s.gate_up, x, p.gate_up, 2 * i, s.offsets.data, e, s.rows.data);
+        ops::grouped_product(queue, s.gate_up, x, p.gate_up, 2 * i, s.offsets.data, e, s.rows.data);
         ops::swiglu<T>(queue, act, s.gate_up, s.row_weight.data);
-        ops::grouped_product<T, T>(queue, w.rows, act, p.down, h, s.offsets.data, e);
-        ops::combine_rows<T>(queue, y, w.rows, s.slot, true);
+        ops::grouped_product(queue, w.rows, act, p.down, h, s.offsets.data, e);
+        ops::combine_rows<T>(queue, y, w.rows, s.slot.data, top_k(), true);
         if (has_shared()) shared().forward(queue, p.shared, x, s.shared, w.shared, y);
     }
 
@@ -173,9 +175,7 @@ template <class T> struct experts {
     /// that a recomputed forward does not count twice.
     template <class Queue> void account(Queue& queue, const micro_batch<A>& batch, buffers& b, const saved& s) const {
         ops::add_load(queue, b.load.data, s.offsets.data, of.n_routed_experts);
-        if (batch.balance_weight != 0)
-            ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores,
-                                 batch.balance_weight, batch.balance_loss, matrix<A>{});
+        if (batch.balance_weight != 0) balance(queue, batch, s, batch.balance_loss, {});
     }
 
     /// dx = the gradient of the input; afterwards s.gate_up holds its gradient.
@@ -193,21 +193,19 @@ template <class T> struct experts {
             ops::swiglu<T>(queue, d.act, s.gate_up, s.row_weight.data);
         else
             d.act = s.act;
-        ops::grouped_product_input<T, T>(queue, w.dact, dy, p.down, h, s.offsets.data, e, false, s.rows.data);
+        ops::grouped_product_input(queue, w.dact, dy, p.down, h, s.offsets.data, e, false, s.rows.data);
         ops::swiglu_backward<T>(queue, s.gate_up, w.dact, s.gate_up, s.row_weight.data, w.drow_weight.data);
-        ops::grouped_product_input<T, T>(queue, w.rows, s.gate_up, p.gate_up, 2 * i, s.offsets.data, e, false);
-        ops::combine_rows<T>(queue, dx, w.rows, s.slot, false);
+        ops::grouped_product_input(queue, w.rows, s.gate_up, p.gate_up, 2 * i, s.offsets.data, e, false);
+        ops::combine_rows<T>(queue, dx, w.rows, s.slot.data, top_k(), false);
 
-        ops::scatter_scalars<A>(queue, w.dweights, w.drow_weight.data, s.slot);
+        ops::gather_scalars<A>(queue, w.dweights.data, w.drow_weight.data, s.slot.data, s.slot.size());
         matrix<const A> extra;
         if (batch.balance_weight != 0) {
             ops::fill_zero(queue, w.dscores.data, w.dscores.size());
-            ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores,
-                                 batch.balance_weight, nullptr, w.dscores);
+            balance(queue, batch, s, w.unread_loss.data, w.dscores);
             extra = w.dscores;
         }
-        ops::route_backward<A>(queue, of.router, w.logits, w.dweights, s.scores, s.ids, s.weights, extra);
-        ops::copy(queue, d.dlogits, w.logits);
+        ops::route_backward<A>(queue, of.router, d.dlogits, w.dweights, s.scores, s.ids, s.weights, extra);
         project_input(queue, dx, d.dlogits, p.router, true);
         if (has_shared()) shared().backward_input(queue, p.shared, s.shared, d.dy, d.shared, w.shared, dx, true);
     }
@@ -216,10 +214,20 @@ template <class T> struct experts {
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
         const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         project_weight(queue, gradients.router, d.dlogits, s.x);
-        ops::grouped_product_weight<T>(queue, gradients.gate_up, s.gate_up, s.x, 2 * i, s.offsets.data, e, nullptr,
-                                       s.rows.data);
-        ops::grouped_product_weight<T>(queue, gradients.down, d.dy, d.act, h, s.offsets.data, e, s.rows.data, nullptr);
+        ops::grouped_product_weight(queue, gradients.gate_up, s.gate_up, s.x, 2 * i, s.offsets.data, e, s.rows.data);
+        ops::grouped_product_weight(queue, gradients.down, d.dy, d.act, h, s.offsets.data, e, nullptr, s.rows.data);
         if (has_shared()) shared().backward_weight(queue, s.shared, d.shared, gradients.shared);
+    }
+
+  private:
+    /// V3 counts what the scores alone would choose, V2 and DeepSeekMoE what was chosen; all a sequence at a time, so
+    /// that the loss does not depend on how a step is cut in micro-batches.
+    template <class Queue>
+    void balance(Queue& queue, const micro_batch<A>& batch, const saved& s, double* loss, matrix<A> dscores) const {
+        const bool by_choice = of.router.score == ops::router_facts::score_kind::softmax;
+        ops::balance_loss<A>(queue, of.router, batch.shape.sequences, batch.shape.length, s.scores,
+                             batch.balance_weight * static_cast<double>(batch.shape.sequences), loss, dscores, 1,
+                             by_choice ? matrix<const std::int32_t>{s.ids} : matrix<const std::int32_t>{});
     }
 };
 

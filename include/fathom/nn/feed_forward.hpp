@@ -70,9 +70,7 @@ template <class T> struct feed_forward {
         w.dact = memory.take<T>(shape.tokens(), of.intermediate_size);
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents) const {
-        return ops::product_scratch<T>(std::max(of.hidden_size, 2 * of.intermediate_size));
-    }
+    [[nodiscard]] constexpr index scratch(extents) const { return ops::product_scratch<T>(); }
     /// Floating-point operations of the forward products of one micro-batch.
     [[nodiscard]] constexpr index matrix_parameters() const { return 3 * of.hidden_size * of.intermediate_size; }
 

@@ -97,8 +97,7 @@ template <class T> struct grouped_query_attention {
         return w;
     }
     [[nodiscard]] constexpr index scratch(extents shape) const {
-        return std::max(ops::attention_scratch<T>(heads(0), shape.length),
-                        ops::product_scratch<T>(std::max(of.hidden_size, all())));
+        return std::max(ops::attention_scratch<T>(heads(0), shape.length), ops::product_scratch<T>());
     }
     [[nodiscard]] constexpr index matrix_parameters() const { return (all() + queries()) * of.hidden_size; }
     /// Multiply-adds of scores and weighted values for one query and one key.
@@ -114,7 +113,7 @@ template <class T> struct grouped_query_attention {
         ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(qkv),
                                   batch.starts, s.out, s.logsumexp);
         project(queue, y, s.out, p.o, true);
-        if (of.attention_bias) ops::add_bias<T>(queue, y, p.o_bias.data);
+        if (of.attention_bias) ops::add_bias(queue, y, p.o_bias);
     }
 
     template <class Queue>
@@ -147,8 +146,8 @@ template <class T> struct grouped_query_attention {
         project_weight(queue, gradients.o, d.dy, s.out);
         project_weight(queue, gradients.qkv, d.dqkv, s.x);
         if (of.attention_bias) {
-            ops::bias_weight<T>(queue, gradients.qkv_bias.data, d.dqkv);
-            ops::bias_weight<T>(queue, gradients.o_bias.data, d.dy);
+            ops::bias_weight(queue, gradients.qkv_bias, d.dqkv);
+            ops::bias_weight(queue, gradients.o_bias, d.dy);
         }
     }
 
@@ -176,7 +175,7 @@ template <class T> struct grouped_query_attention {
     void make_queries_keys_values(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, X x,
                                   QKV qkv) const {
         project(queue, qkv, x, p.qkv);
-        if (of.attention_bias) ops::add_bias<T>(queue, qkv, p.qkv_bias.data);
+        if (of.attention_bias) ops::add_bias(queue, qkv, p.qkv_bias);
         rotate(queue, batch, qkv, false);
     }
     /// Queries and keys lie side by side in heads of one width, so one call turns both.

@@ -8,9 +8,7 @@
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/project.hpp>
 #include <fathom/ops/cross_entropy.hpp>
-#include <fathom/ops/elementwise.hpp>
 #include <fathom/tensor/arena.hpp>
-#include <type_traits>
 
 namespace fathom::nn {
 
@@ -31,7 +29,6 @@ template <class T> struct language_head {
 
     struct workspace {
         tensor<A, axis::tokens, axis::vocabulary> logits;
-        tensor<T, axis::tokens, axis::vocabulary> dlogits;  // the logits themselves when T is A
         double* losses = nullptr;
         double* z_losses = nullptr;
         index rows = 0;
@@ -45,12 +42,11 @@ template <class T> struct language_head {
         workspace w;
         w.rows = piece(shape.tokens());
         w.logits = memory.take<A>(w.rows, vocab_size);
-        if constexpr (!std::is_same_v<T, A>) w.dlogits = memory.take<T>(w.rows, vocab_size);
         w.losses = memory.take<double>(w.rows);
         w.z_losses = memory.take<double>(w.rows);
         return w;
     }
-    [[nodiscard]] constexpr index scratch() const { return ops::product_scratch<T>(std::max(hidden_size, vocab_size)); }
+    [[nodiscard]] constexpr index scratch() const { return ops::product_scratch<T>(); }
 
     /// Adds the losses of all tokens to `sums`, in their order; dx = the gradient of weight * cross-entropy + z_weight
     /// * z; dhead += its gradient.
@@ -66,15 +62,9 @@ template <class T> struct language_head {
             project(queue, logits, piece, head);
             ops::cross_entropy<A>(queue, logits, targets + first, weight, z_weight, w.losses, w.z_losses);
             add_losses(queue, w, count, sums);
-            tensor<T, axis::tokens, axis::vocabulary> dlogits;
-            if constexpr (std::is_same_v<T, A>) {
-                dlogits = logits;
-            } else {
-                dlogits = w.dlogits.rows_at(0, count);
-                ops::copy(queue, dlogits, logits);
-            }
-            project_input(queue, tensor<T, axis::tokens, axis::hidden>{dx.rows_at(first, count)}, dlogits, head);
-            project_weight(queue, dhead, dlogits, piece);
+            project_input(queue, tensor<T, axis::tokens, axis::hidden>{dx.rows_at(first, count)}, logits,
+                          head);  // now their gradient
+            project_weight(queue, dhead, logits, piece);
         }
     }
 

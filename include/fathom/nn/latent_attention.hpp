@@ -166,9 +166,7 @@ template <class T> struct latent_attention {
         return w;
     }
     [[nodiscard]] constexpr index scratch(extents shape) const {
-        return std::max(
-            ops::attention_scratch<T>(heads(0), shape.length),
-            ops::product_scratch<T>(std::max({of.hidden_size, lead() + kv_a(), queries(), keys_values(), values()})));
+        return std::max(ops::attention_scratch<T>(heads(0), shape.length), ops::product_scratch<T>());
     }
     [[nodiscard]] constexpr index matrix_parameters() const {
         return (lead() + kv_a()) * of.hidden_size + (latent_queries() ? queries() * of.q_lora_rank : 0) +
@@ -185,7 +183,7 @@ template <class T> struct latent_attention {
                  tensor<T, axis::tokens, axis::hidden> y) const {
         s.x = x;
         project(queue, s.a, x, p.a);
-        if (of.attention_bias) ops::add_bias<T>(queue, biased(s.a), p.a_bias.data);
+        if (of.attention_bias) ops::add_bias(queue, biased(s.a), p.a_bias);
         rotate(queue, batch, s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim), 1, of.qk_rope_head_dim, 0,
                false);
         if (!latent_queries()) rotate_queries(queue, batch, s.a.columns_at(0, queries()), false);
@@ -199,7 +197,7 @@ template <class T> struct latent_attention {
         ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(q, kv, s),
                                   batch.starts, s.out, s.logsumexp);
         project(queue, y, s.out, p.o, true);
-        if (of.attention_bias) ops::add_bias<T>(queue, y, p.o_bias.data);
+        if (of.attention_bias) ops::add_bias(queue, y, p.o_bias);
     }
 
     template <class Queue>
@@ -260,8 +258,8 @@ template <class T> struct latent_attention {
         ops::add(queue, gradients.kv_norm, d.dkv_norm);
         project_weight(queue, gradients.a, d.da, s.x);
         if (of.attention_bias) {
-            ops::bias_weight<T>(queue, gradients.a_bias.data, biased(d.da));
-            ops::bias_weight<T>(queue, gradients.o_bias.data, d.dy);
+            ops::bias_weight(queue, gradients.a_bias, biased(d.da));
+            ops::bias_weight(queue, gradients.o_bias, d.dy);
         }
     }
 

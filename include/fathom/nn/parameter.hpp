@@ -26,7 +26,8 @@ struct storage {
     index rows = 0;
     index width = 0;
     initial start = initial::normal;
-    bool vector = false;  // stored in checkpoints with one dimension: gains and biases
+    bool vector =
+        false;  // rows of one number, stored in checkpoints with one dimension: gains and biases; views have one row
     std::array<part, 3> parts{};
 
     [[nodiscard]] constexpr index size() const { return rows * width; }
@@ -38,11 +39,13 @@ constexpr storage weight(const char* name, index rows, index width) {
 }
 /// A gain: starts at one.
 constexpr storage gain(const char* name, index width) {
-    return {.rows = 1, .width = width, .start = initial::one, .vector = true, .parts = {{{.name = name, .rows = 1}}}};
+    return {
+        .rows = width, .width = 1, .start = initial::one, .vector = true, .parts = {{{.name = name, .rows = width}}}};
 }
 /// A bias: starts at zero.
 constexpr storage bias(const char* name, index width) {
-    return {.rows = 1, .width = width, .start = initial::zero, .vector = true, .parts = {{{.name = name, .rows = 1}}}};
+    return {
+        .rows = width, .width = 1, .start = initial::zero, .vector = true, .parts = {{{.name = name, .rows = width}}}};
 }
 
 /// Passes the storages of an inner layer on to `visit`, with one more prefix to their names.

@@ -67,7 +67,7 @@ void bind_views(const Transformer& model, typename Transformer::template paramet
     model.resize(parameters);
     index at = 0;
     model.template each_parameter<E>(&parameters, [&](auto& view, const nn::storage& facts, auto...) {
-        view = matrix<E>{data + at, facts.rows, facts.width};
+        view = facts.vector ? vector_view(data + at, facts.rows) : matrix<E>{data + at, facts.rows, facts.width};
         at += round_up(facts.size(), storage_alignment);
     });
 }
@@ -139,7 +139,7 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
     }
     model.each_buffer(to != nullptr ? &to->buffers : nullptr, [&](auto& view, const nn::storage& facts, auto...) {
         using E = std::remove_cvref_t<decltype(*view.data)>;
-        view = memory.take<E>(facts.rows, facts.width);
+        view = memory.take<E>(1, facts.size());
     });
     report("router biases and loads", lifetime::run, 0, 1);
 
