@@ -38,8 +38,7 @@ inline std::vector<std::int32_t> integers(const fathom::safetensors::file& file,
 }
 
 /// max|a - b| / max|b|; a tensor that is all zero must be met exactly.
-template <class T>
-double distance(std::span<const T> a, const std::vector<double>& b) {
+template <class T> double distance(std::span<const T> a, const std::vector<double>& b) {
     REQUIRE(a.size() == b.size());
     double most = 0, apart = 0;
     for (std::size_t i = 0; i < b.size(); ++i) {
