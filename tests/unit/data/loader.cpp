@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fathom/data/corpus_writer.hpp"
+#include "huge_corpus.hpp"
 #include "scratch.hpp"
 
 using namespace fathom;
@@ -173,4 +174,22 @@ TEST_CASE("loader: bad places and lengths are refused") {
     CHECK(error_of([&] { data.go_to({0, 10}); }).find("expected a sequence from 0 to 9") != std::string::npos);
     CHECK(error_of([&] { data.go_to({-1, 0}); }).find("found epoch -1") != std::string::npos);
     CHECK(error_of([&] { (void)data.held_out(4, 2); }).find("expected within 5") != std::string::npos);
+}
+
+TEST_CASE("loader: places past 2^32 tokens and as many sequences") {
+    const scratch_folder folder;
+    const corpus from = corpus::open(tests::huge_corpus(folder, false));
+    for (const std::int64_t length : {1, 1024}) {
+        loader data{from, {.length = length, .seed = 1}};
+        CHECK(data.sequences_per_epoch() == tests::huge_tokens / length);
+        data.go_to({0, data.sequences_per_epoch() - 1});
+        CHECK(data.targets_ahead(1) == data.peek(0, 1).targets);
+        data.advance(data.sequences_per_epoch());
+        CHECK(data.where() == loader::state{1, data.sequences_per_epoch() - 1});
+    }
+    const corpus apart = corpus::open(tests::huge_corpus(folder, true));
+    loader data{apart, {.length = 3}};
+    const batch end = data.held_out(data.held_out_sequences() - 2, 2);
+    CHECK(end.tokens == std::vector<std::int32_t>{0, 41, 42, 2, 2, 2});
+    CHECK(end.labels == std::vector<std::int32_t>{41, 42, 2, -100, -100, -100});
 }
