@@ -1,8 +1,9 @@
-"""What the library costs at compile time, against a file with <vector> and <filesystem> that is compiled in the same run.
+"""What the library costs at compile time, against a file with <vector> and <filesystem> compiled in the same run.
 
 Each program is compiled as Meson compiles the training example, ccache off, in rounds so that all of them meet the same
-machine; processor time (user and system; g++ works in one thread), best of the rounds. The counts of template instantiations
-come from clang++ -ftime-trace; they do not depend on the machine and are held against bench/compile/baseline.json.
+machine; processor time (user and system; g++ works in one thread), best of the rounds. The counts of template
+instantiations come from clang++ -ftime-trace; they do not depend on the machine and are held against
+bench/compile/baseline.json.
 Exits with 1 when a target is missed.
 """
 import argparse
@@ -62,7 +63,7 @@ def cost(command, source):
 
 
 def homes():
-    """The first room, in the order of data flow, in which each identifier stands; users of a name are in later rooms."""
+    """The first room, in the order of data flow, in which each identifier stands; its users are in later rooms."""
     home = {}
     for room in ROOMS:
         for folder, _, names in os.walk(os.path.join(INCLUDE, "fathom", room)):
@@ -77,8 +78,8 @@ def homes():
 def instantiations(source, home):
     """How many classes and functions clang instantiates, by room."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["clang++", "-std=c++20", "-I", INCLUDE, "-c", source, "-o", os.path.join(folder, "x.o"), "-ftime-trace",
-                        "-ftime-trace-granularity=0"], check=True)
+        subprocess.run(["clang++", "-std=c++20", "-I", INCLUDE, "-c", source, "-o", os.path.join(folder, "x.o"),
+                        "-ftime-trace", "-ftime-trace-granularity=0"], check=True)
         with open(os.path.join(folder, "x.json"), encoding="utf-8") as trace:
             events = json.load(trace)["traceEvents"]
     counts = collections.Counter()
@@ -97,7 +98,7 @@ def count_all(update):
     if not shutil.which("clang++"):
         print("\nno clang++ here: template instantiations are not counted")
         return {}, []
-    version = subprocess.run(["clang++", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    version = subprocess.run(["clang++", "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
     home = homes()
     counts = {name: instantiations(PROGRAMS[name], home) for name in COUNTED}
     known = {"compiler": version, "instantiations": {}}
@@ -120,8 +121,8 @@ def count_all(update):
               if known["compiler"] == version and counts[name].total() > GROWTH * sum(old.values())]
     if update:
         with open(BASELINE, "w", encoding="utf-8") as file:
-            json.dump({"compiler": version, "instantiations": {name: dict(sorted(c.items())) for name, c in counts.items()}},
-                      file, indent=2)
+            by_room = {name: dict(sorted(c.items())) for name, c in counts.items()}
+            json.dump({"compiler": version, "instantiations": by_room}, file, indent=2)
             file.write("\n")
         print("baseline updated")
     return counts, [] if update else misses
@@ -164,8 +165,8 @@ def main():
     misses += grown
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"seconds": best, "peak_mib": peak, "all_seconds": seconds, "instantiations": counts, "missed": misses},
-                      file, indent=2)
+            json.dump({"seconds": best, "peak_mib": peak, "all_seconds": seconds, "instantiations": counts,
+                       "missed": misses}, file, indent=2)
             file.write("\n")
     print("\n" + "\n".join(f"MISSED {miss}" for miss in misses) if misses else "\nall targets met")
     return bool(misses)

@@ -1,7 +1,7 @@
 """Runs checks in parallel and prints them in TAP, one line each; remembers which passed and what they depended on.
 
-A check is a function that returns (failures, dependencies): lines that say what is wrong, and the files that it read. When
-it passed and none of these files has changed since, it is not run again.
+A check is a function that returns (failures, dependencies): lines that say what is wrong, and the files that it read.
+When it passed and none of these files has changed since, it is not run again.
 """
 import concurrent.futures
 import hashlib

@@ -1,7 +1,7 @@
 """Prints what a run of `meson test` found: failures, the ten slowest tests, and `N passed, N failed` as the last line.
 
-Every test program speaks TAP: one line for each test case, refusal, header or rule, and each counts as one. A program that
-crashes, or that runs no test, counts as one failure. Usage: test_report.py BUILD
+Every test program speaks TAP: one line for each test case, refusal, header or rule, and each counts as one. A program
+that crashes, stops early or runs no test counts as one failure. Usage: test_report.py BUILD
 """
 import json
 import os

@@ -1,7 +1,7 @@
-"""Compiles every header of include/ alone, twice, and in two translation units of one program; with clang++ too if it is here.
+"""Compiles every header of include/ alone, twice, and in two translation units of one program; also with clang++.
 
-A header is compiled to an object from a source that includes it twice, and this object is linked with itself: whatever is
-defined in it and not inline is then defined twice. One line for each header and compiler.
+A header is compiled to an object from a source that includes it twice, and this object is linked with itself: whatever
+is defined in it and not inline is then defined twice. One line for each header and compiler.
 """
 import argparse
 import os
@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 from checks import WARNINGS, checks, compile_source  # noqa: E402
 
 INCLUDE = os.path.join(ROOT, "include")
-NEEDS = {"cuda": "cuda_runtime.h", "nccl": "nccl.h", "mpi": "mpi.h"}  # what headers in folders of this name are made for
+NEEDS = {"cuda": "cuda_runtime.h", "nccl": "nccl.h", "mpi": "mpi.h"}  # what folders of these names are made for
 
 
 def twice(header):
@@ -28,7 +28,8 @@ def check_objects(compiler, header, scratch):
         [compiler, "-std=c++20", "-O0", *WARNINGS, "-I", INCLUDE, "-c", "-o", thing + ".o"], thing, text=twice(header))
     if status:
         return output.splitlines()[:40], []
-    linked = subprocess.run(["ld", "-r", "-o", thing + ".both", thing + ".o", thing + ".o"], capture_output=True, text=True)
+    linked = subprocess.run(["ld", "-r", "-o", thing + ".both", thing + ".o", thing + ".o"], capture_output=True,
+                            text=True)
     os.remove(thing + ".o")
     if linked.returncode:
         return ["not inline, so that two translation units clash:", *linked.stderr.splitlines()[:10]], []
@@ -70,7 +71,7 @@ def main():
                 if missing := [NEEDS[word] for word in words & NEEDS.keys() if not has(compiler, NEEDS[word])]:
                     todo.skip(f"{compiler}: {header}", f"no {missing[0]} here")
                     continue
-                todo.add(f"{compiler}: {header}", lambda c=compiler, h=header, f=check: f(c, h, scratch), version, check.__name__)
+                todo.add(f"{compiler}: {header}", lambda c=compiler, h=header, f=check: f(c, h, scratch), version)
         todo.run()
 
 

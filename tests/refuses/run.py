@@ -1,9 +1,10 @@
-"""Compiles every program of this folder twice: as it stands it must pass, with -DREFUSED it must fail with the promised text.
+"""Compiles every program of this folder twice: as it is it must pass, with -DREFUSED it must fail with the promised text.
 
 The promise stands beside the bad line, and may go on in lines that are indented further:
     // refused: fathom: routed experts must divide evenly over the expert axis.
     //     fix: pick ep<N> where N divides n_routed_experts.
-It must be in exactly one `error:` line, which is the only one that speaks with `fathom:`, and the output has at most 25 lines.
+It must be in exactly one `error:` line, which is the only one that speaks with `fathom:`, and the output has at most 25
+lines.
 """
 import argparse
 import os
