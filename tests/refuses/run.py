@@ -1,4 +1,4 @@
-"""Compiles every program of this folder twice: as it is it must pass, with -DREFUSED it must fail with the promised text.
+"""Compiles every program of this folder twice: as it is it passes, with -DREFUSED it fails with the promised text.
 
 The promise stands beside the bad line, and may go on in lines that are indented further:
     // refused: fathom: routed experts must divide evenly over the expert axis.
