@@ -94,7 +94,7 @@ void grouped_product_weight(host::queue& queue, matrix<A> dw, matrix<Y> dy, matr
         const auto [row, rows, column, columns] = tiles.at(task % tiles.count());
         detail::multiply_tile(queue.scratch(worker), dw.rows_at(group * N + row, rows).columns_at(column, columns),
                               true, side::transposed, gradient.rows_at(start, count).columns_at(row, rows), side::plain,
-                              input.rows_at(start, count).columns_at(column, columns), true);
+                              input.rows_at(start, count).columns_at(column, columns));
     });
 }
 

@@ -9,8 +9,9 @@ namespace fathom::ops {
 
 /// The scratch of a worker that products over T ask for at most, grouped or not.
 template <class T> constexpr index product_scratch() {
-    constexpr index side = detail::tile_side, depth = detail::tile_depth, gap = detail::panel_gap;
-    constexpr index numbers = side * side + 2 * (side > depth ? side * (depth + gap) : depth * (side + gap));
+    constexpr index side = detail::tile_side, depth = detail::tile_depth;
+    constexpr index upright = side * detail::panel_stride(depth), flat = depth * detail::panel_stride(side);
+    constexpr index numbers = side * side + 2 * (upright > flat ? upright : flat);
     return numbers * static_cast<index>(sizeof(accumulator_t<T>)) + 3 * arena::alignment;
 }
 
@@ -68,7 +69,7 @@ template <class A, class Y, class X> void product_weight(host::queue& queue, mat
         const auto [row, rows, column, columns] = tiles.at(task);
         detail::multiply_tile(queue.scratch(worker), dw.rows_at(row, rows).columns_at(column, columns), true,
                               side::transposed, detail::operand_of(dy.columns_at(row, rows)), side::plain,
-                              detail::operand_of(x.columns_at(column, columns)), true);
+                              detail::operand_of(x.columns_at(column, columns)));
     });
 }
 

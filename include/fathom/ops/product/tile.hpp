@@ -12,8 +12,10 @@ namespace fathom::ops::detail {
 /// Most rows and columns of a tile, and how much of the sum is expanded at once where operands are expanded.
 inline constexpr index tile_side = 256;
 inline constexpr index tile_depth = 256;
-/// Strides that are powers of two make the rows of a panel fall on the same cache lines: panels are this much wider.
-inline constexpr index panel_gap = 16;
+/// Tiles smaller than this take longer to prepare than they save.
+inline constexpr index least_side = 128;
+/// An odd number of cache lines: with strides that are powers of two, the rows of a panel fall on the same lines.
+constexpr index panel_stride(index width) { return round_up(width, 16) | 16; }
 
 /// A matrix whose row r is row rows[r] of `values`, or row r itself when `rows` is null.
 template <class T> struct operand {
@@ -31,7 +33,7 @@ template <class T> struct operand {
 template <class A, class T> matrix<const A> panel_of(arena& scratch, const operand<T>& from, bool copy) {
     if constexpr (std::is_same_v<A, T>)
         if (!copy && from.rows == nullptr) return from.values;
-    const index width = from.values.width, stride = round_up(width, 16) + panel_gap;
+    const index width = from.values.width, stride = panel_stride(width);
     const matrix<A> panel{scratch.take<A>(from.values.rows * stride), from.values.rows, width, stride};
     for (index r = 0; r < panel.rows; ++r) {
         const T* __restrict source = from.values.row(from.rows == nullptr ? r : from.rows[r]);
@@ -41,17 +43,20 @@ template <class A, class T> matrix<const A> panel_of(arena& scratch, const opera
     return panel;
 }
 
-/// out[m, n] (+)= op(left)[m, k] op(right)[k, n], k in fixed pieces in order. `copy_left` has the left operand copied
-/// also where it could be used as it lies: oneDNN is slow on transposed operands with a stride of a power of two.
+/// out[m, n] (+)= op(left)[m, k] op(right)[k, n], k in fixed pieces in order.
 template <class Out, class Left, class Right>
 void multiply_tile(arena scratch, matrix<Out> out, bool accumulate, side left_side, operand<Left> left, side right_side,
-                   operand<Right> right, bool copy_left = false) {
+                   operand<Right> right) {
     using A = accumulator_t<Left>;
     static_assert(std::is_same_v<A, accumulator_t<Right>>, "both operands of a product are summed in one format");
     const bool left_plain = left_side == side::plain, right_plain = right_side == side::plain;
     const index k = left_plain ? left.values.width : left.values.rows;
+    // Where the sum runs down the rows of an operand and they lie a power of two apart, oneDNN can take three times as
+    // long as copying to panels and multiplying those does.
+    const bool copy_left = !left_plain;
+    const bool copy_right = right_plain && (copy_left || right.values.stride % 512 == 0);
     const bool as_they_lie = std::is_same_v<A, Left> && std::is_same_v<A, Right> && left.rows == nullptr &&
-                             right.rows == nullptr && !copy_left;
+                             right.rows == nullptr && !copy_left && !copy_right;
     const index depth = as_they_lie && k > 0 ? k : tile_depth;
 
     matrix<A> sum;
@@ -69,7 +74,7 @@ void multiply_tile(arena scratch, matrix<Out> out, bool accumulate, side left_si
         const auto a =
             panel_of<A>(scratch, left_plain ? left.columns_at(first, some) : left.rows_at(first, some), copy_left);
         const auto b =
-            panel_of<A>(scratch, right_plain ? right.rows_at(first, some) : right.columns_at(first, some), false);
+            panel_of<A>(scratch, right_plain ? right.rows_at(first, some) : right.columns_at(first, some), copy_right);
         gemm(left_side, right_side, out.rows, out.width, some, A{1}, a.data, a.stride, b.data, b.stride,
              accumulate || first > 0 ? A{1} : A{0}, sum.data, sum.stride);
         scratch.rewind(start);
@@ -104,9 +109,9 @@ struct tiling {
 
     constexpr tiling(index row_count, index column_count) : rows(0, 1), columns(0, 1) {
         index tall = tile_side, wide = tile_side;
-        while (pieces(row_count, tall) * pieces(column_count, wide) < 8 && (tall > 64 || wide > 64)) {
+        while (pieces(row_count, tall) * pieces(column_count, wide) < 4 && (tall > least_side || wide > least_side)) {
             const bool taller = (row_count < tall ? row_count : tall) >= (column_count < wide ? column_count : wide);
-            (wide == 64 || (tall > 64 && taller) ? tall : wide) /= 2;
+            (wide == least_side || (tall > least_side && taller) ? tall : wide) /= 2;
         }
         rows = {row_count, tall};
         columns = {column_count, wide};
