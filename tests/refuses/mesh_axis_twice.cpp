@@ -1,10 +1,11 @@
-// A mesh axis has one extent.
+// An axis has one degree.
 #include <fathom/parallel/mesh.hpp>
 
-struct pod : fathom::mesh<fathom::dp<1>, fathom::tp<1>> {};
+using namespace fathom;
+
 #ifdef REFUSED
 // refused: fathom: a mesh axis is given twice. fix: write each of dp, tp, pp, ep and cp at most once in mesh<>.
-struct twice : fathom::mesh<fathom::tp<1>, fathom::tp<1>> {};
+constexpr mesh<tp<1>, pp<1>, tp<1>> layout;
+#else
+constexpr mesh<tp<1>, pp<1>, ep<1>> layout;
 #endif
-
-int main() {}

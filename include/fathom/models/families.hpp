@@ -86,10 +86,13 @@ struct grouped_query_attention
           detail::word_of<num_key_value_heads, detail::word_of<num_attention_heads, 1, W...>::value, W...>>,
       hidden_size_divides_over_heads<detail::word_of<hidden_size, 0, W...>,
                                      detail::word_of<num_attention_heads, 1, W...>, detail::word_of<head_dim, 0, W...>>,
-      rotary_width_is_even<head_dim<detail::word_of<
-          head_dim, detail::word_of<hidden_size, 0, W...>::value / detail::word_of<num_attention_heads, 1, W...>::value,
-          W...>::value>> {};
+      rotary_width_is_even<head_dim<detail::word_of<head_dim,
+                                                    shared_width(detail::word_of<hidden_size, 0, W...>::value,
+                                                                 detail::word_of<num_attention_heads, 1, W...>::value),
+                                                    W...>::value>> {};
 
+/// Whether a model has blocks of experts: after the dense ones, or to predict with.
+constexpr bool any_experts(index layers, index dense, index depths) { return layers > dense || depths > 0; }
 template <bool Any, class... W> struct experts_when_any {};
 template <class... W>
 struct experts_when_any<true, W...>
@@ -109,8 +112,9 @@ struct dense_then_experts : dense_layers_are_among_the_layers<detail::word_of<nu
                             dense_layers_have_a_width<detail::word_of<num_hidden_layers, 0, W...>,
                                                       detail::word_of<first_k_dense_replace, 0, W...>,
                                                       detail::word_of<intermediate_size, 0, W...>>,
-                            experts_when_any<(detail::word_of<first_k_dense_replace, 0, W...>::value <
-                                              detail::word_of<num_hidden_layers, 0, W...>::value),
+                            experts_when_any<any_experts(detail::word_of<num_hidden_layers, 0, W...>::value,
+                                                         detail::word_of<first_k_dense_replace, 0, W...>::value,
+                                                         detail::word_of<num_nextn_predict_layers, 0, W...>::value),
                                              W...> {};
 
 }  // namespace rule

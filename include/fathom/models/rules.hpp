@@ -39,15 +39,21 @@ template <class Rope> struct rotary_width_is_even {
                   "qk_rope_head_dim<N> or head_dim<N>.");
 };
 
+/// The width of a head that no word gives: 0 where hidden_size does not divide, which is another rule's business.
+constexpr index shared_width(index hidden, index heads) {
+    return heads > 0 && hidden % heads == 0 ? hidden / heads : 0;
+}
+
 template <class Heads, class KeyValueHeads> struct heads_divide_over_key_value_heads {
-    static_assert(KeyValueHeads::value > 0 && Heads::value % KeyValueHeads::value == 0,
+    static_assert(KeyValueHeads::value > 0 && Heads::value % (KeyValueHeads::value > 0 ? KeyValueHeads::value : 1) == 0,
                   "fathom: attention heads must divide evenly over key-value heads. fix: pick num_key_value_heads<N> "
                   "where N divides "
                   "num_attention_heads.");
 };
 
 template <class HiddenSize, class Heads, class HeadDim> struct hidden_size_divides_over_heads {
-    static_assert(HeadDim::value > 0 || HiddenSize::value % Heads::value == 0,
+    static_assert(HeadDim::value > 0 || Heads::value <= 0 ||
+                      HiddenSize::value % (Heads::value > 0 ? Heads::value : 1) == 0,
                   "fathom: hidden_size must divide evenly over attention heads. fix: pick num_attention_heads<N> that "
                   "divides it, or give head_dim<N>.");
 };
@@ -71,7 +77,7 @@ template <class Experts, class Width, class TopK> struct experts_are_given {
 };
 
 template <class Experts, class TopK> struct no_more_chosen_than_experts {
-    static_assert(TopK::value <= Experts::value,
+    static_assert(Experts::value <= 0 || TopK::value <= Experts::value,
                   "fathom: a token cannot choose more experts than there are. fix: pick num_experts_per_tok<N> of at "
                   "most n_routed_experts.");
 };
@@ -98,7 +104,7 @@ template <class Experts, class Groups, class Kept, class TopK> struct kept_group
 };
 
 template <class Experts, class Groups> struct groups_score_by_two {
-    static_assert(Groups::value <= 1 || Experts::value / Groups::value >= 2,
+    static_assert(Experts::value <= 0 || Groups::value <= 1 || Experts::value / Groups::value >= 2,
                   "fathom: groups are scored by their best two experts, so each must hold two. fix: lower n_group<N> "
                   "to at most half of "
                   "n_routed_experts.");

@@ -193,12 +193,20 @@ template <class First, class... Words>
 struct distinct<First, Words...>
     : std::bool_constant<!(std::is_same_v<First, Words> || ...) && distinct<Words...>::value> {};
 
-/// A word without its argument, to tell two uses of one word.
+/// A word without its argument, to tell two uses of one word; both kinds of rotary scaling are one word.
 template <class Word> struct stem { using type = Word; };
 template <template <index> class Word, index N> struct stem<Word<N>> { using type = Word<0>; };
+template <template <bool> class Word, bool On> struct stem<Word<On>> { using type = Word<false>; };
+template <template <decimal> class Word, decimal X> struct stem<Word<X>> { using type = Word<decimal{1}>; };
+template <class... Words> struct stem<linear_rope<Words...>> { using type = yarn<>; };
+template <class... Words> struct stem<yarn<Words...>> { using type = yarn<>; };
 
+/// Sets what words say; others are a broken rule's business.
+template <class Word> constexpr void set_if_known(model_config& c) {
+    if constexpr (model_word<Word>) Word::set(c);
+}
 template <class... Words> constexpr model_config configured(model_config c) {
-    (Words::set(c), ...);
+    (set_if_known<Words>(c), ...);
     return c;
 }
 

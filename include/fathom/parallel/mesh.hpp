@@ -39,9 +39,27 @@ template <template <index> class Axis, index N, class... Axes> struct uses_of<Ax
     static constexpr int value = 1 + uses_of<Axis, Axes...>::value;
 };
 
+template <class Axis> inline constexpr bool is_mesh_axis = false;
+template <index N> inline constexpr bool is_mesh_axis<dp<N>> = true;
+template <index N> inline constexpr bool is_mesh_axis<tp<N>> = true;
+template <index N> inline constexpr bool is_mesh_axis<pp<N>> = true;
+template <index N> inline constexpr bool is_mesh_axis<ep<N>> = true;
+template <index N> inline constexpr bool is_mesh_axis<cp<N>> = true;
+
+/// The degree that an axis gives; 1 for what is no axis.
+template <class Axis> struct given_degree { static constexpr index value = 1; };
+template <template <index> class Axis, index N> struct given_degree<Axis<N>> { static constexpr index value = N; };
+
 }  // namespace detail
 
 namespace rule {
+
+template <class... Axes> struct only_mesh_axes {
+    static_assert(
+        (detail::is_mesh_axis<Axes> && ...),
+        "fathom: a mesh is made of its axes only. fix: dp<N>, tp<N>, pp<N>, ep<N> and cp<N>; the rest belongs "
+        "to training<>.");
+};
 
 template <class... Axes> struct mesh_axes_are_given_once {
     static_assert(
@@ -52,7 +70,7 @@ template <class... Axes> struct mesh_axes_are_given_once {
 };
 
 template <class... Axes> struct degrees_are_positive {
-    static_assert(((Axes::value >= 1 || Axes::value == any) && ...),
+    static_assert(((detail::given_degree<Axes>::value >= 1 || detail::given_degree<Axes>::value == any) && ...),
                   "fathom: a degree of parallelism is a number of ranks. fix: pick 1 or more in mesh<>, or dp<any>.");
     static_assert(detail::degree_of<tp, Axes...>::value != any && detail::degree_of<pp, Axes...>::value != any &&
                       detail::degree_of<ep, Axes...>::value != any && detail::degree_of<cp, Axes...>::value != any,
@@ -60,7 +78,7 @@ template <class... Axes> struct degrees_are_positive {
 };
 
 template <class... Axes> struct ranks_are_one {
-    static_assert(((Axes::value <= 1) && ...),
+    static_assert(((detail::given_degree<Axes>::value <= 1) && ...),
                   "fathom: this version trains on one rank. fix: write mesh<> (or dp<any>, started as one rank).");
 };
 
@@ -68,7 +86,8 @@ template <class... Axes> struct ranks_are_one {
 
 /// Kinds and degrees of parallelism; what is not named has degree 1.
 template <class... Axes>
-struct mesh : rule::mesh_axes_are_given_once<Axes...>,
+struct mesh : rule::only_mesh_axes<Axes...>,
+              rule::mesh_axes_are_given_once<Axes...>,
               rule::degrees_are_positive<Axes...>,
               rule::ranks_are_one<Axes...> {
     static constexpr index dp_degree = detail::degree_of<fathom::dp, Axes...>::value;

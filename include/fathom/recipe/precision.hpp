@@ -30,12 +30,27 @@ struct format_of<Word, Default, First, Words...> : format_of<Word, Default, Word
 template <class T>
 inline constexpr bool is_number = std::is_same_v<T, bf16> || std::is_same_v<T, float> || std::is_same_v<T, double>;
 
+/// Which word of precision<> a type is, to tell foreign words and two uses of one.
+template <class T> struct precision_word { static constexpr int kind = 0; };
+template <class T> struct precision_word<fathom::weights<T>> { static constexpr int kind = 1; };
+template <class T> struct precision_word<fathom::master<T>> { static constexpr int kind = 2; };
+template <class T> struct precision_word<fathom::gradients<T>> { static constexpr int kind = 4; };
+template <class T> struct precision_word<fathom::moments<T>> { static constexpr int kind = 8; };
+
 template <class T, bool = is_number<T>> struct sum_format { using type = float; };
 template <class T> struct sum_format<T, true> { using type = accumulator_t<T>; };
 
 }  // namespace detail
 
 namespace rule {
+
+template <class... Words> struct only_precision_words {
+    static_assert(((detail::precision_word<Words>::kind != 0) && ...),
+                  "fathom: precision<> got a word that it does not know. fix: weights<...>, master<...>, "
+                  "gradients<...> and moments<...> say what each is kept in.");
+    static_assert((detail::precision_word<Words>::kind + ... + 0) == (detail::precision_word<Words>::kind | ... | 0),
+                  "fathom: a word of precision<> is given twice. fix: keep one of the two.");
+};
 
 template <class Weights> struct weights_are_numbers {
     static_assert(detail::is_number<Weights>,
@@ -56,7 +71,8 @@ template <class Weights, class Master, class Gradients, class Moments> struct su
 /// the weights'.
 template <class... Words>
 struct precision
-    : rule::weights_are_numbers<typename detail::format_of<fathom::weights, float, Words...>::type>,
+    : rule::only_precision_words<Words...>,
+      rule::weights_are_numbers<typename detail::format_of<fathom::weights, float, Words...>::type>,
       rule::sums_are_kept_in_one_format<
           typename detail::format_of<fathom::weights, float, Words...>::type,
           typename detail::format_of<

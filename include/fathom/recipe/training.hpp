@@ -45,10 +45,30 @@ struct swiglu {
 struct blocks {
     static constexpr void set(nn::recomputation& r) { r.blocks = true; }
 };
-template <class... Parts> struct recompute {
+
+/// A type that names something to recompute.
+template <class Part>
+concept recomputed_part = requires(nn::recomputation& r) {
+    Part::set(r);
+};
+
+namespace rule {
+
+template <class... Parts> struct only_recomputed_parts {
+    static_assert((recomputed_part<Parts> && ...),
+                  "fathom: recompute<> got a word that it does not know. fix: norms, up_projections and swiglu, or "
+                  "blocks.");
+};
+
+}  // namespace rule
+
+template <class... Parts> struct recompute : rule::only_recomputed_parts<Parts...> {
     static constexpr nn::recomputation value = [] {
         nn::recomputation r;
-        (Parts::set(r), ...);
+        const auto set = [&r]<class Part>(const Part*) {
+            if constexpr (recomputed_part<Part>) Part::set(r);
+        };
+        (set(static_cast<const Parts*>(nullptr)), ...);
         return r;
     }();
 };
@@ -65,13 +85,16 @@ template <class T> struct describes_precision : std::bool_constant < requires {
     typename T::sums;
 } > {};
 
-template <class T> inline constexpr bool is_training_word = false;
-template <index N> inline constexpr bool is_training_word<sequence_length<N>> = true;
-template <index N> inline constexpr bool is_training_word<micro_batch<N>> = true;
-template <index N> inline constexpr bool is_training_word<zero<N>> = true;
-template <> inline constexpr bool is_training_word<schedule::one_f_one_b> = true;
-template <optim::decay D> inline constexpr bool is_training_word<optimizer::adamw_with<D>> = true;
-template <class... Parts> inline constexpr bool is_training_word<recompute<Parts...>> = true;
+/// Which word of training<> a type is, to tell foreign words and two uses of one.
+template <class T> struct training_word { static constexpr int kind = 0; };
+template <index N> struct training_word<sequence_length<N>> { static constexpr int kind = 1; };
+template <index N> struct training_word<micro_batch<N>> { static constexpr int kind = 2; };
+template <index N> struct training_word<zero<N>> { static constexpr int kind = 4; };
+template <> struct training_word<schedule::one_f_one_b> { static constexpr int kind = 8; };
+template <optim::decay D> struct training_word<optimizer::adamw_with<D>> { static constexpr int kind = 16; };
+template <class... Parts> struct training_word<recompute<Parts...>> : rule::only_recomputed_parts<Parts...> {
+    static constexpr int kind = 32;
+};
 
 template <class... Words> struct recompute_of { static constexpr nn::recomputation value{}; };
 template <class... Parts, class... Words> struct recompute_of<recompute<Parts...>, Words...> : recompute<Parts...> {};
@@ -103,10 +126,11 @@ template <class Precision> struct third_is_a_precision {
                   "after the mesh.");
 };
 template <class... Words> struct only_training_words {
-    static_assert(
-        (detail::is_training_word<Words> && ...),
-        "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, schedule::..., "
-        "optimizer::..., zero<N> and recompute<...> come after the precision.");
+    static_assert(((detail::training_word<Words>::kind != 0) && ...),
+                  "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, "
+                  "schedule::..., optimizer::..., zero<N> and recompute<...> come after the precision.");
+    static_assert((detail::training_word<Words>::kind + ... + 0) == (detail::training_word<Words>::kind | ... | 0),
+                  "fathom: a word of training<> is given twice. fix: keep one of the two.");
 };
 template <class Length, class Sequences> struct batch_is_not_empty {
     static_assert(Length::value > 0 && Sequences::value > 0,
@@ -146,17 +170,18 @@ template <class Mesh> struct data_degree_of<Mesh, true> { static constexpr index
 
 }  // namespace rule
 
-/// training<model, mesh, precision, words...>
+/// training<model, mesh, precision, words...>. The batch is looked for in the precision's place, too: one that is left
+/// out is one broken rule.
 template <class Model, class Mesh, class Precision, class... Words>
 struct training : rule::first_is_a_model<Model>,
                   rule::second_is_a_mesh<Mesh>,
                   rule::third_is_a_precision<Precision>,
                   rule::only_training_words<Words...>,
-                  rule::batch_is_not_empty<detail::word_of<sequence_length, 0, Words...>,
-                                           detail::word_of<micro_batch, 0, Words...>>,
-                  rule::sequence_fits_the_model<detail::word_of<sequence_length, 0, Words...>,
+                  rule::batch_is_not_empty<detail::word_of<sequence_length, 0, Precision, Words...>,
+                                           detail::word_of<micro_batch, 0, Precision, Words...>>,
+                  rule::sequence_fits_the_model<detail::word_of<sequence_length, 0, Precision, Words...>,
                                                 rule::positions_of<Model>::positions>,
-                  rule::sequence_outlasts_prediction<detail::word_of<sequence_length, 0, Words...>,
+                  rule::sequence_outlasts_prediction<detail::word_of<sequence_length, 0, Precision, Words...>,
                                                      rule::positions_of<Model>::depths>,
                   rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value> {
     using model = Model;

@@ -1,0 +1,17 @@
+// The order of training<> is that of a sentence: what, where, in which numbers.
+#include <fathom/recipe/budget.hpp>
+
+using namespace fathom;
+
+struct model : deepseek_llm<vocab_size<64>, hidden_size<32>, num_hidden_layers<2>, num_attention_heads<4>,
+                            intermediate_size<48>, max_position_embeddings<64>> {};
+
+#ifdef REFUSED
+// refused: fathom: training<> begins with a model. fix: derive one from deepseek_v3<...> or another family and
+//     name it first.
+struct described : training<mesh<>, mesh<>, precision<weights<fp32>>, sequence_length<64>, micro_batch<1>> {};
+#else
+struct described : training<model, mesh<>, precision<weights<fp32>>, sequence_length<64>, micro_batch<1>> {};
+#endif
+
+constexpr auto batch = described::batch;

@@ -1,0 +1,11 @@
+// How layers are split decides what each rank holds: the type says it.
+#include <fathom/parallel/mesh.hpp>
+
+using namespace fathom;
+
+#ifdef REFUSED
+// refused: fathom: only the extent of dp may be left to the start. fix: give tp, pp, ep and cp a number.
+constexpr mesh<dp<1>, tp<any>> layout;
+#else
+constexpr mesh<dp<any>, tp<1>> layout;
+#endif

@@ -1,0 +1,12 @@
+// What is no axis has no degree.
+#include <fathom/parallel/mesh.hpp>
+
+using namespace fathom;
+
+#ifdef REFUSED
+// refused: fathom: a mesh is made of its axes only. fix: dp<N>, tp<N>, pp<N>, ep<N> and cp<N>; the rest belongs
+//     to training<>.
+constexpr mesh<int> layout;
+#else
+constexpr mesh<dp<any>> layout;
+#endif
