@@ -83,7 +83,8 @@ class Bench:
         return f"--config {config} --threads {self.args.threads} --steps {steps} --warmup {warmup}".split()
 
     def ours(self, config, dtype):
-        return self.run([self.program, *self.steps(config), "--dtype", dtype], side="ours")
+        peak = [] if dtype == "fp32" else ["--no-peak"]
+        return self.run([self.program, *self.steps(config), "--dtype", dtype, *peak], side="ours")
 
     def peer(self, config, variant, few=False):
         attention, experts, compiled = variant
@@ -115,7 +116,7 @@ class Bench:
                 try:
                     out = self.peer(config, variant, few=True)
                 except RuntimeError as e:
-                    trouble.append(str(e))
+                    trouble.append(f"{label(variant)}: {str(e).strip().splitlines()[-1]}")
                     continue
                 speed.setdefault(variant, []).append(out["tok_s_med"])
                 memory.append(out["peak_rss_mib"])
@@ -125,7 +126,7 @@ class Bench:
         for variant, seen in sorted(speed.items(), key=lambda v: -max(v[1])):
             print(f"   {config} PyTorch {label(variant):32} {max(seen):7.0f} tokens/s")
         for t in trouble:
-            print(f"   {config} left out: {t.splitlines()[0]}")
+            print(f"   {config} left out: {t}")
         return max(speed, key=lambda v: max(speed[v])), min(memory)
 
     def compare(self, config):
@@ -176,7 +177,7 @@ class Bench:
             for side in list(seconds) if pair % 2 == 0 else reversed(list(seconds)):
                 since = time.time()
                 if side == "ours":
-                    options = f"--config T --dtype fp32 --threads {self.args.threads} --steps 1 --warmup 0"
+                    options = f"--config T --dtype fp32 --threads {self.args.threads} --steps 1 --warmup 0 --no-peak"
                     self.run([self.program, *options.split()], side=side)
                     took = time.time() - since
                 else:
