@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fathom/observe/product_peak.hpp>
+#include <fathom/ops/product/peak.hpp>
 #include <fathom/train/engine.hpp>
 #include <string>
 #include <vector>
@@ -62,7 +62,7 @@ template <class Recipe> int run(const options& chosen) {
     const double rss = peak_rss_mib();
     std::sort(times.begin(), times.end());
     const double best = times.front(), median = times[times.size() / 2], flops = model.flops(Recipe::batch);
-    const double peak = chosen.peak ? observe::product_peak(engine.queue()) : 0;
+    const double peak = chosen.peak ? ops::product_peak(engine.queue()) : 0;
     std::printf(
         "{\"config\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, \"tokens\": %lld, \"steps\": %zu, \"min_s\": %.5f, "
         "\"med_s\": %.5f, "

@@ -84,6 +84,14 @@ template <class Transformer> class engine {
     [[nodiscard]] std::int64_t steps_done() const { return memory_.state->step; }
     void set_steps_done(std::int64_t steps) { memory_.state->step = steps; }
 
+    /// Weights as products read them, from the master weights: after these were loaded.
+    void round_weights() {
+        if constexpr (!std::is_same_v<T, A>)
+            if (memory_.master.data != nullptr)
+                ops::copy(queue_, matrix<T>{memory_.weights.data, 1, memory_.weights.count},
+                          matrix<const A>{memory_.master.data, 1, memory_.master.count});
+    }
+
     /// Normal numbers by seed and global index, so that a parameter starts equal in every layout; gains at one, biases
     /// at zero.
     void initialise(std::uint64_t seed) {

@@ -8,7 +8,7 @@
 #include <fathom/ops/product/gemm.hpp>
 #include <vector>
 
-namespace fathom::observe {
+namespace fathom::ops {
 
 /// FLOP/s of oneDNN's sgemm at 1024 x 1024 x 1024 on every worker of the queue at once: the best of `tries` runs, of
 /// about 20 ms each.
@@ -22,11 +22,11 @@ inline double product_peak(host::queue& queue, int tries = 9) {
         const auto start = std::chrono::steady_clock::now();
         queue.enqueue(workers, [&](index task, int) {
             float* a = operands[static_cast<std::size_t>(task)].data();
-            ops::gemm(ops::side::plain, ops::side::transposed, n, n, n, 1.0f, a, n, a + size, n, 0.0f, a + 2 * size, n);
+            gemm(side::plain, side::transposed, n, n, n, 1.0f, a, n, a + size, n, 0.0f, a + 2 * size, n);
         });
         best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     return 2.0 * n * n * n * workers / best;
 }
 
-}  // namespace fathom::observe
+}  // namespace fathom::ops

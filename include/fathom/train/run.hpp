@@ -1,0 +1,172 @@
+// A run: an engine with the settings, the step count and the place in the data that together make the next step.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fathom/comm/world.hpp>
+#include <fathom/data/batch.hpp>
+#include <fathom/data/corpus.hpp>
+#include <fathom/data/loader.hpp>
+#include <fathom/optim/words.hpp>
+#include <fathom/recipe/plan.hpp>
+#include <fathom/train/engine.hpp>
+#include <fathom/train/settings.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace fathom {
+
+/// What a step or an evaluation saw; see train::step_result.
+using train::step_result;
+
+/// One line about a step, for people.
+inline std::string text_of_result(const step_result& r) {
+    char line[160];
+    std::snprintf(line, sizeof line, "step %lld  loss %.4f  gradient norm %.3f  learning rate %.3g",
+                  static_cast<long long>(r.step), r.loss, r.gradient_norm, r.learning_rate);
+    return line;
+}
+
+/// The numbers of a recipe that a run needs while it runs.
+struct run_facts {
+    nn::extents batch;
+    optim::decay decay;
+    models::model_config config;
+    recipe::plan plan;
+};
+
+/// A training run over one type of transformer. Not a template over recipes: `start` fills in what a recipe fixes.
+template <class Transformer> class run {
+  public:
+    using engine_type = train::engine<Transformer>;
+
+    run(const Transformer& model, const run_facts& facts, const recipe::rank_shape& shape, index bytes,
+        const run_settings& settings)
+        : settings_(settings),
+          facts_(facts),
+          schedule_{.peak = settings.learning_rate,
+                    .warmup_steps = settings.warmup_steps,
+                    .training_steps = settings.training_steps,
+                    .shape = optim::stretches_of(settings.schedule)},
+          engine_(model, shape, bytes,
+                  {settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, facts.decay}) {
+        check(settings_);
+        schedule_.check();
+        engine_.initialise(settings_.seed);
+    }
+
+    /// One step on a batch of any number of sequences; the learning rate is the schedule's. Errors: bad ids or shapes;
+    /// a loss or gradient norm that is not finite (nothing has been moved then).
+    step_result step(const batch& b) { return step(view(b)); }
+    step_result step(const train::batch_view& b) {
+        const step_result seen = engine_.step(b, settings_of_step());
+        last_ = seen;
+        return seen;
+    }
+    /// The mean losses over held-out text, or over the batches of any range.
+    step_result evaluate(const batch& b) { return engine_.evaluate(view(b), settings_of_step()); }
+
+    /// Whether the step just done is a multiple of n.
+    [[nodiscard]] bool every(index n) const { return steps_done() % n == 0; }
+    [[nodiscard]] std::int64_t steps_done() const { return engine_.steps_done(); }
+    [[nodiscard]] bool finished() const { return steps_done() >= settings_.training_steps; }
+    [[nodiscard]] index sequences_per_step() const { return facts_.batch.sequences * settings_.micro_batches; }
+
+    /// call(parameter_view, part) for every parameter: name, shape, value, gradient.
+    template <class Call> void each_parameter(Call&& call) { engine_.each_part(call); }
+
+    [[nodiscard]] const run_settings& settings() const { return settings_; }
+    [[nodiscard]] const run_facts& facts() const { return facts_; }
+    [[nodiscard]] engine_type& engine() { return engine_; }
+    /// Where in the data the next batch begins: part of the run's state, so that a checkpoint holds it.
+    [[nodiscard]] loader::state& data_position() { return data_position_; }
+
+    [[nodiscard]] train::step_settings settings_of_step() const {
+        return {.learning_rate = schedule_.at(engine_.steps_done()),
+                .clip = settings_.clip,
+                .mtp_lambda = settings_.mtp_lambda,
+                .balance_alpha = settings_.balance_alpha,
+                .z_loss = settings_.z_loss,
+                .bias_update_speed = settings_.bias_update_speed};
+    }
+    static train::batch_view view(const batch& b) {
+        return {b.sequences, b.length, b.tokens.data(), b.labels.data(), b.positions.data(), b.starts.data()};
+    }
+
+  private:
+    run_settings settings_;
+    run_facts facts_;
+    optim::learning_rate_schedule schedule_;
+    engine_type engine_;
+    loader::state data_position_;
+    std::optional<step_result> last_;
+};
+
+/// The training text of a run: a corpus read in the order of the run's seed, from the place that the run is at.
+template <class Run> class training_text {
+  public:
+    /// Errors: a corpus that does not open, or whose ids the model does not have.
+    training_text(Run& of, const std::string& path)
+        : run_(&of),
+          corpus_(std::make_unique<corpus>(corpus::open(path))),
+          loader_(*corpus_, {.length = of.facts().batch.length,
+                             .seed = of.settings().seed,
+                             .across_documents = of.settings().across_documents}) {
+        if (corpus_->vocab_size() > of.facts().config.vocab_size)
+            fail(path, ": found a vocabulary of ", corpus_->vocab_size(), " ids, expected at most the model's ",
+                 of.facts().config.vocab_size);
+    }
+
+    /// The batch of the next step, or nothing when the run has done its steps.
+    [[nodiscard]] std::optional<batch> next() {
+        if (run_->finished()) return std::nullopt;
+        loader_.go_to(run_->data_position());
+        batch made = loader_.next(run_->sequences_per_step());
+        run_->data_position() = loader_.where();
+        return made;
+    }
+    /// The mean losses over all held-out documents, weighted by targets.
+    [[nodiscard]] step_result evaluate() {
+        step_result all;
+        const index total = loader_.held_out_sequences(), some = run_->facts().batch.sequences;
+        for (index first = 0; first < total; first += some) {
+            const step_result part = run_->evaluate(loader_.held_out(first, std::min(some, total - first)));
+            all.cross_entropy += part.cross_entropy * static_cast<double>(part.targets);
+            all.targets += part.targets;
+            all.tokens += part.tokens;
+        }
+        if (all.targets > 0) all.cross_entropy /= static_cast<double>(all.targets);
+        all.loss = all.cross_entropy;
+        all.step = run_->steps_done();
+        return all;
+    }
+    [[nodiscard]] const corpus& source() const { return *corpus_; }
+    [[nodiscard]] const loader& order() const { return loader_; }
+
+  private:
+    Run* run_;
+    std::unique_ptr<corpus> corpus_;
+    loader loader_;
+};
+
+template <class Run> training_text(Run&, const std::string&) -> training_text<Run>;
+
+/// Starts a run of a recipe: takes its memory, exactly bytes_per_rank<Recipe> for that many workers, and sets its
+/// parameters up.
+template <class Recipe> auto start(world&, const run_settings& settings) {
+    constexpr auto model = recipe::transformer_of<Recipe>();
+    constexpr recipe::plan plan = recipe::plan_of<Recipe>(1);
+    constexpr index scratch = recipe::plan_of<Recipe>(2).bytes - plan.bytes;  // of one more worker
+    const int workers =
+        settings.workers > 0 ? settings.workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    return run<std::remove_const_t<decltype(model)>>{model,
+                                                     {Recipe::batch, Recipe::decay, Recipe::model::config, plan},
+                                                     {.batch = Recipe::batch, .workers = workers},
+                                                     plan.bytes + (workers - 1) * scratch,
+                                                     settings};
+}
+
+}  // namespace fathom
