@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Our tokenizer against Hugging Face tokenizers on one core: the same tokenizer.json, the same files, in turn; exit status
-1 when ours is slower or gives other ids.
+"""Our tokenizer against Hugging Face tokenizers on one core: the same tokenizer.json, the same files, in turn; exit
+status 1 when ours is slower or gives other ids.
 
-Each side is a process of its own, bound to the same core, that encodes all files once a turn; the order changes from turn
-to turn. Hugging Face's time is that of encode_batch_fast, its fastest call. The ratio is the median of the turns' ratios.
+Each side is a process of its own, bound to the same core, that encodes all files once a turn; the order changes from
+turn to turn. Hugging Face's time is that of encode_batch_fast, its fastest call. The ratio is the median of the turns'.
 """
 import argparse
 import glob
@@ -36,7 +36,7 @@ def python_of(build):
     """The interpreter of a small environment in the build folder, made when it is first needed."""
     place = os.path.join(build, "tokenizers-venv")
     python = os.path.join(place, "bin", "python")
-    if subprocess.run([python, "-c", "import tokenizers"], capture_output=True).returncode if os.path.exists(python) else True:
+    if not os.path.exists(python) or subprocess.run([python, "-c", "import tokenizers"], capture_output=True).returncode:
         print(f"installing {PEER} in {place}", file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", PEER], check=True)

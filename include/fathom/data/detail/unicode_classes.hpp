@@ -1,5 +1,5 @@
-// The character classes of token patterns as the Hugging Face tokenizers library sees them, because PCRE2's own tables
-// are of another Unicode version and one differing character changes token ids. Written by tools/unicode_classes.py.
+// The character classes of token patterns as the Hugging Face tokenizers library sees them, because PCRE2's tables
+// are of another Unicode version, and one other character changes token ids. By tools/unicode_classes.py.
 #pragma once
 
 namespace fathom::detail {

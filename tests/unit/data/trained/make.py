@@ -12,7 +12,8 @@ oracle = here.parent.parent.parent / "oracle/tokenizer_small"
 texts = [case["text"] for case in map(json.loads, open(oracle / "cases.jsonl")) if "text" in case]
 small = json.loads((oracle / "tokenizer.json").read_text())
 
-tokenizer = Tokenizer.from_str(json.dumps({**small, "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}))
+tokenizer = Tokenizer.from_str(json.dumps(
+    {**small, "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}))
 tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
     vocab_size=600, min_frequency=2, special_tokens=[t["content"] for t in small["added_tokens"][:3]],
     initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
