@@ -36,7 +36,8 @@ def python_of(build):
     """The interpreter of a small environment in the build folder, made when it is first needed."""
     place = os.path.join(build, "tokenizers-venv")
     python = os.path.join(place, "bin", "python")
-    if not os.path.exists(python) or subprocess.run([python, "-c", "import tokenizers"], capture_output=True).returncode:
+    check = [python, "-c", "import tokenizers"]
+    if not os.path.exists(python) or subprocess.run(check, capture_output=True).returncode:
         print(f"installing {PEER} in {place}", file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", PEER], check=True)

@@ -12,7 +12,7 @@ classes = json.loads((root / "tests/oracle/unicode_classes.json").read_text())
 names = {"L": "letters", "M": "marks", "N": "numbers", "P": "punctuation", "S": "symbols", "space": "spaces"}
 
 out = [
-    "// The character classes of token patterns as the Hugging Face tokenizers library sees them, because PCRE2's tables",
+    "// The character classes of token patterns as the Hugging Face tokenizers library sees them, because PCRE2's",
     "// are of another Unicode version, and one other character changes token ids. By tools/unicode_classes.py.",
     "#pragma once",
     "",

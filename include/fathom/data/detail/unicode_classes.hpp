@@ -1,4 +1,4 @@
-// The character classes of token patterns as the Hugging Face tokenizers library sees them, because PCRE2's tables
+// The character classes of token patterns as the Hugging Face tokenizers library sees them, because PCRE2's
 // are of another Unicode version, and one other character changes token ids. By tools/unicode_classes.py.
 #pragma once
 
