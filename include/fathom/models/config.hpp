@@ -10,8 +10,8 @@
 
 namespace fathom::models {
 
-/// The architectures that checkpoints name in `model_type`.
-enum class family : unsigned char { llama, deepseek_moe, deepseek_v2, deepseek_v3 };
+/// The architectures that checkpoints name in `model_type`; `composed` models have none.
+enum class family : unsigned char { llama, deepseek_moe, deepseek_v2, deepseek_v3, composed };
 
 /// Modules of multi-token prediction that a model may have: V3 has one.
 inline constexpr index max_prediction_depths = 8;
@@ -94,19 +94,20 @@ constexpr nn::grouped_query_attention_facts grouped_query_attention_facts(const 
 /// groups by their maximum (V2 never renormalises, whatever norm_topk_prob says).
 constexpr nn::experts_facts experts_facts(const model_config& c) {
     const bool v3 = c.type == family::deepseek_v3;
-    return {.hidden_size = c.hidden_size,
-            .moe_intermediate_size = c.moe_intermediate_size,
-            .n_routed_experts = c.n_routed_experts,
-            .n_shared_experts = c.n_shared_experts,
-            .router = {.experts = c.n_routed_experts,
-                       .top_k = c.num_experts_per_tok,
-                       .groups = c.n_group,
-                       .topk_group = c.topk_group,
-                       .score = v3 ? ops::router_facts::score_kind::sigmoid : ops::router_facts::score_kind::softmax,
-                       .group_score = v3 ? ops::router_facts::group_kind::best_two : ops::router_facts::group_kind::maximum,
-                       .normalise = c.norm_topk_prob && c.type != family::deepseek_v2,
-                       .scaling_factor = c.routed_scaling_factor,
-                       .bias = v3}};
+    return {
+        .hidden_size = c.hidden_size,
+        .moe_intermediate_size = c.moe_intermediate_size,
+        .n_routed_experts = c.n_routed_experts,
+        .n_shared_experts = c.n_shared_experts,
+        .router = {.experts = c.n_routed_experts,
+                   .top_k = c.num_experts_per_tok,
+                   .groups = c.n_group,
+                   .topk_group = c.topk_group,
+                   .score = v3 ? ops::router_facts::score_kind::sigmoid : ops::router_facts::score_kind::softmax,
+                   .group_score = v3 ? ops::router_facts::group_kind::best_two : ops::router_facts::group_kind::maximum,
+                   .normalise = c.norm_topk_prob && c.type != family::deepseek_v2,
+                   .scaling_factor = c.routed_scaling_factor,
+                   .bias = v3}};
 }
 
 }  // namespace fathom::models

@@ -180,7 +180,11 @@ class config_reader {
                 c.num_attention_heads, text_of("a divisor of ", c.hidden_size, ", the hidden size, or head_dim"));
             ask(c.width_of_head() % 2 == 0, "head_dim", c.width_of_head(), "an even number");
         }
-        if (c.type == family::llama) return;
+        const bool any_experts = c.num_hidden_layers > c.first_k_dense_replace || c.num_nextn_predict_layers > 0;
+        if (c.type == family::llama || !any_experts) return;
+        ask(c.n_routed_experts > 0, "n_routed_experts", c.n_routed_experts, "1 or more");
+        ask(c.moe_intermediate_size > 0, "moe_intermediate_size", c.moe_intermediate_size, "1 or more");
+        ask(c.num_experts_per_tok > 0, "num_experts_per_tok", c.num_experts_per_tok, "1 or more");
         ask(c.num_experts_per_tok <= c.n_routed_experts, "num_experts_per_tok", c.num_experts_per_tok,
             text_of("at most ", c.n_routed_experts, ", the routed experts"));
         ask(c.n_routed_experts % c.n_group == 0, "n_group", c.n_group,

@@ -2,7 +2,7 @@
 // all go through it.
 #pragma once
 
-#include <cstdint>
+#include <fathom/core/error.hpp>
 #include <fathom/models/config.hpp>
 
 namespace fathom::models::detail {
@@ -39,9 +39,9 @@ inline constexpr size_key size_keys[] = {
     {"qk_rope_head_dim", &model_config::qk_rope_head_dim, latent, 1},
     {"v_head_dim", &model_config::v_head_dim, latent, 1},
     {"intermediate_size", &model_config::intermediate_size, all, 1},
-    {"moe_intermediate_size", &model_config::moe_intermediate_size, sparse, 1},
-    {"n_routed_experts", &model_config::n_routed_experts, sparse, 1},
-    {"num_experts_per_tok", &model_config::num_experts_per_tok, sparse, 1},
+    {"moe_intermediate_size", &model_config::moe_intermediate_size, sparse, 0},
+    {"n_routed_experts", &model_config::n_routed_experts, sparse, 0},
+    {"num_experts_per_tok", &model_config::num_experts_per_tok, sparse, 0},
     {"n_shared_experts", &model_config::n_shared_experts, sparse, 0, presence::nullable},
     {"n_group", &model_config::n_group, v3, 1},
     {"topk_group", &model_config::topk_group, v3, 1},
@@ -108,6 +108,13 @@ inline constexpr family_facts families[] = {
      "deepseek_v3",
      {.type = family::deepseek_v3, .routed_scaling_factor = 2.5, .norm_topk_prob = true}},
 };
-constexpr const family_facts& facts_of(family f) { return families[static_cast<unsigned>(f)]; }
+/// Errors: a composed model whose layers are not those of a family.
+inline const family_facts& facts_of(family f) {
+    if (f == family::composed)
+        fail(
+            "config.json: found a composed model, expected one whose layers are those of a family: dense ones, then "
+            "layers of experts, all written alike");
+    return families[static_cast<unsigned>(f)];
+}
 
 }  // namespace fathom::models::detail
