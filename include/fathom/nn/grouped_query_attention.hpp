@@ -161,6 +161,7 @@ template <class T> struct grouped_query_attention {
     }
 
   private:
+    template <class Layer> friend struct decoder;  // generates with this layer's own steps
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.head_dim); }
     [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> qkv) const {

@@ -273,6 +273,7 @@ template <class T> struct latent_attention {
     }
 
   private:
+    template <class Layer> friend struct decoder;  // generates with this layer's own steps
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.qk_head_dim()); }
     static constexpr storage split_bias(const char* first, index first_width, const char* second, index second_width) {

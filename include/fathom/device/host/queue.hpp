@@ -30,6 +30,10 @@ class queue {
     /// Scratch of one worker, empty at the start of a task.
     [[nodiscard]] arena scratch(int worker) const { return {scratch_ + worker * scratch_bytes_, scratch_bytes_}; }
     [[nodiscard]] index scratch_bytes() const { return scratch_bytes_; }
+    /// The same pool with other scratch memory, for work that was planned apart.
+    [[nodiscard]] queue with_scratch(std::byte* scratch, index scratch_bytes) const {
+        return {*pool_, scratch, scratch_bytes};
+    }
     [[nodiscard]] int workers_count() const { return pool_->count(); }
 
   private:
