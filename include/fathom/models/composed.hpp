@@ -171,8 +171,7 @@ struct block : rule::block_is_attention_and_feed_forward<detail::is_attention<At
                                                              detail::is_feed_forward<FeedForward>::value,
                                                          Attention, FeedForward> {};
 template <class Attention, class FeedForward>
-struct detail::is_block<block<Attention, FeedForward>>
-    : std::bool_constant<is_attention<Attention>::value && is_feed_forward<FeedForward>::value> {};
+struct detail::is_block<block<Attention, FeedForward>> : std::true_type {};
 
 /// N equal layers.
 template <index N, class Block>
@@ -291,8 +290,13 @@ struct sorted_words<types<W...>, types<R...>, First, Rest...>
                          sorted_words<types<W..., First>, types<R...>, Rest...>> {};
 
 template <class T> inline constexpr bool is_sound_repeat = false;
+/// sizeof asks block and repeat for their own rules, which a type that is only named would keep to itself.
+template <index N, class Block>
+inline constexpr bool is_sound_repeat<repeat<N, Block>> = sizeof(repeat<N, Block>) > 0 && sizeof(Block) > 0 && false;
 template <index N, class A, class F>
-inline constexpr bool is_sound_repeat<repeat<N, block<A, F>>> = N > 0 && is_block<block<A, F>>::value;
+inline constexpr bool is_sound_repeat<repeat<N, block<A, F>>> =
+    sizeof(repeat<N, block<A, F>>) > 0 &&
+    sizeof(block<A, F>) > 0 && N > 0 && is_attention<A>::value&& is_feed_forward<F>::value;
 
 template <bool Sound, class Words, class... Repeats> struct composed {
     // What a broken description stands for, so that it is one error.
