@@ -27,5 +27,7 @@
 #include <fathom/checkpoint.hpp>
 // What people watch.
 #include <fathom/observe.hpp>
+// What a recipe will cost.
+#include <fathom/cost.hpp>
 // When each thing happens: engine, runs, generation, launching.
 #include <fathom/train.hpp>

@@ -1,0 +1,4 @@
+// The front door of the room of what a recipe will cost.
+#pragma once
+
+#include <fathom/cost/explain.hpp>  // IWYU pragma: export
