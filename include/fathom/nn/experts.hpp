@@ -33,6 +33,7 @@ struct experts_facts {
 template <class T> struct experts {
     using A = accumulator_t<T>;
     using facts = experts_facts;
+    static constexpr const char* name = "experts";
     using tokens_hidden = tensor<T, axis::tokens, axis::hidden>;
 
     experts_facts of;
@@ -207,7 +208,9 @@ template <class T> struct experts {
         }
         ops::route_backward<A>(queue, of.router, d.dlogits, w.dweights, s.scores, s.ids, s.weights, extra);
         project_input(queue, dx, d.dlogits, p.router, true);
-        if (has_shared()) shared().backward_input(queue, p.shared, s.shared, d.dy, d.shared, w.shared, dx, true);
+        if (!has_shared()) return;
+        s.shared.x = s.x;  // which may have been recomputed elsewhere
+        shared().backward_input(queue, p.shared, s.shared, d.dy, d.shared, w.shared, dx, true);
     }
 
     template <class Queue>
@@ -217,6 +220,20 @@ template <class T> struct experts {
         ops::grouped_product_weight(queue, gradients.gate_up, s.gate_up, s.x, 2 * i, s.offsets.data, e, s.rows.data);
         ops::grouped_product_weight(queue, gradients.down, d.dy, d.act, h, s.offsets.data, e, nullptr, s.rows.data);
         if (has_shared()) shared().backward_weight(queue, s.shared, d.shared, gradients.shared);
+    }
+
+    /// visit(operation, name, view) for what forward kept, in the order in which it was made; rows of experts come with
+    /// their grouped_rows.
+    template <class Visit> void each_saved(const saved& s, Visit&& visit) const {
+        const grouped_rows groups{s.rows.data, s.offsets.data};
+        visit("router", "scores", s.scores);
+        visit("router", "weights", s.weights);
+        visit("gate_proj and up_proj of experts", "gate_up", s.gate_up, groups);
+        visit("weighted swiglu of experts", "act", s.act, groups);
+        if (has_shared()) {
+            visit("gate_proj and up_proj of shared experts", "gate_up", s.shared.gate_up);
+            visit("swiglu of shared experts", "act", s.shared.act);
+        }
     }
 
   private:
