@@ -15,8 +15,8 @@ namespace fathom::models {
 /// What a config.json says beside the model itself.
 struct file_details {
     std::string_view dtype = "float32";  // of the stored weights, as PyTorch names it
-    std::optional<index> bos_token_id;
-    std::optional<index> eos_token_id;
+    std::optional<index> bos_token_id{};
+    std::optional<index> eos_token_id{};
 };
 
 namespace detail {
