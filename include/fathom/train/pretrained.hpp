@@ -140,6 +140,7 @@ void save_pretrained(Engine& engine, const models::model_config& config, const s
         add(named_state(engine, &parameter_view<T, typename Engine::A>::value));
         add(named_router_biases(engine));
         safetensors::write_sharded(into, tensors, most_bytes, {{"format", "pt"}});
+        models::file_details details;
         details.dtype = std::is_same_v<T, double> ? "float64" : std::is_same_v<T, float> ? "float32" : "bfloat16";
         write_atomically(into + "/config.json", json::write(models::config_to_json(config, details), 2));
         if (!tokenizer.empty()) write_atomically(into + "/tokenizer.json", mapped_file{tokenizer}.text());
