@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fathom/train/checkpoint.hpp>  // IWYU pragma: export
+#include <fathom/train/diagnose.hpp>    // IWYU pragma: export
 #include <fathom/train/engine.hpp>      // IWYU pragma: export
 #include <fathom/train/generate.hpp>    // IWYU pragma: export
 #include <fathom/train/launch.hpp>      // IWYU pragma: export

@@ -300,6 +300,13 @@ template <class T, class... Blocks> struct transformer {
     [[nodiscard]] constexpr nn::language_head<T> head() const { return {of.hidden_size, of.vocab_size}; }
     [[nodiscard]] constexpr mtp_module mtp() const { return {std::get<sizeof...(Blocks) - 1>(segments).layer}; }
     static constexpr nn::extents shorter(nn::extents shape, index by) { return {shape.sequences, shape.length - by}; }
+    /// The micro-batch as the module of depth k sees it.
+    static nn::micro_batch<A> depth_batch(nn::micro_batch<A> batch, const std::vector<depth_inputs>& in, index k) {
+        batch.shape = shorter(batch.shape, k);
+        batch.positions = in[static_cast<std::size_t>(k)].positions;
+        batch.starts = in[static_cast<std::size_t>(k)].starts;
+        return batch;
+    }
 
     /// call(segment, integral constant of its kind) in order.
     template <class Call> constexpr void each_segment(Call&& call) const {
@@ -331,13 +338,6 @@ template <class T, class... Blocks> struct transformer {
     template <std::size_t Kind, class Call> constexpr void reversed(Call& call) const {
         const auto& part = std::get<Kind>(segments);
         for (index i = part.count - 1; i >= 0; --i) call(part.layer, std::integral_constant<std::size_t, Kind>{}, i);
-    }
-    /// The micro-batch as the module of depth k sees it.
-    static nn::micro_batch<A> depth_batch(nn::micro_batch<A> batch, const std::vector<depth_inputs>& in, index k) {
-        batch.shape = shorter(batch.shape, k);
-        batch.positions = in[static_cast<std::size_t>(k)].positions;
-        batch.starts = in[static_cast<std::size_t>(k)].starts;
-        return batch;
     }
     /// The residual stream after the last block.
     tensor<const T, axis::tokens, axis::hidden> last(const saved& s) const {

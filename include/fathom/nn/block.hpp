@@ -183,6 +183,16 @@ template <class T, template <class> class Attention, template <class> class Feed
         norm_weights(queue, d, gradients);
     }
 
+    /// visit(operation, name, view) for what forward kept, in the order in which it was made.
+    template <class Visit> void each_saved(const saved& s, Visit&& visit) const {
+        visit("input norm", "attention_in", s.in.attention_in);
+        self_attn().each_saved(s.in.self_attn, visit);
+        visit("o_proj and residual", "mid", s.in.mid);
+        visit("post-attention norm", "mlp_in", s.in.mlp_in);
+        mlp().each_saved(s.in.mlp, visit);
+        visit("down_proj and residual", "y", s.y);
+    }
+
   private:
     constexpr inside keep_inside(arena& memory, extents shape) const {
         const index n = shape.tokens();

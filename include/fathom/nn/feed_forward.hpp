@@ -21,6 +21,7 @@ struct feed_forward_facts {
 template <class T> struct feed_forward {
     using A = accumulator_t<T>;
     using facts = feed_forward_facts;
+    static constexpr const char* name = "feed-forward";
 
     feed_forward_facts of;
     recomputation again{};
@@ -106,6 +107,12 @@ template <class T> struct feed_forward {
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
         project_weight(queue, gradients.down, d.dy, d.act);
         project_weight(queue, gradients.gate_up, s.gate_up, s.x);
+    }
+
+    /// visit(operation, name, view) for what forward kept, in the order in which it was made.
+    template <class Visit> void each_saved(const saved& s, Visit&& visit) const {
+        visit("gate_proj and up_proj", "gate_up", s.gate_up);
+        visit("swiglu", "act", s.act);
     }
 };
 

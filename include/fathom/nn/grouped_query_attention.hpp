@@ -151,6 +151,13 @@ template <class T> struct grouped_query_attention {
         }
     }
 
+    /// visit(operation, name, view) for what forward kept, in the order in which it was made.
+    template <class Visit> void each_saved(const saved& s, Visit&& visit) const {
+        visit("projections of the input and rotation", "qkv", s.qkv);
+        visit("attention", "out", s.out);
+        visit("attention", "logsumexp", s.logsumexp);
+    }
+
     [[nodiscard]] constexpr ops::attention_facts heads(double scale) const {
         return {.heads = of.num_attention_heads,
                 .kv_heads = of.num_key_value_heads,

@@ -263,6 +263,17 @@ template <class T> struct latent_attention {
         }
     }
 
+    /// visit(operation, name, view) for what forward kept, in the order in which it was made.
+    template <class Visit> void each_saved(const saved& s, Visit&& visit) const {
+        visit("projections of the input", "a", s.a);
+        visit("norm of the query latent", "c_q", s.c_q);
+        visit("norm of the key-value latent", "c_kv", s.c_kv);
+        visit("q_b_proj and rotation", "q", s.q);
+        visit("kv_b_proj", "kv", s.kv);
+        visit("attention", "out", s.out);
+        visit("attention", "logsumexp", s.logsumexp);
+    }
+
     [[nodiscard]] constexpr ops::attention_facts heads(double scale) const {
         return {.heads = of.num_attention_heads,
                 .kv_heads = of.num_attention_heads,

@@ -128,6 +128,15 @@ template <class T, class Block> struct multi_token_prediction {
             ops::add(queue, dprevious.rows_at(q * (length + skip), length), w.dpart.rows_at(q * length, length));
     }
 
+    /// visit(operation, name, view) for what forward kept, in the order in which it was made.
+    template <class Visit> void each_saved(const saved& s, Visit&& visit) const {
+        visit("lookup", "embedded", s.embedded);
+        visit("norms of embedding and hidden state", "joined", s.joined);
+        visit("eh_proj", "x", s.x);
+        layer.each_saved(s.layer, visit);
+        visit("norm before the head", "normed", s.normed);
+    }
+
   private:
     [[nodiscard]] constexpr double eps() const { return layer.of.rms_norm_eps; }
     template <class Queue>

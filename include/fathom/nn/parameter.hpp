@@ -59,4 +59,11 @@ template <class Visit> struct below {
     }
 };
 
+/// What the rows of a layer of experts are: row r, of expert e where offsets[e] <= r < offsets[e + 1], is of token
+/// tokens[r].
+struct grouped_rows {
+    const std::int32_t* tokens = nullptr;
+    const index* offsets = nullptr;
+};
+
 }  // namespace fathom::nn

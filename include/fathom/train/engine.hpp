@@ -52,6 +52,7 @@ template <class T, class A> struct parameter_view {
 
 template <class Transformer> class engine {
   public:
+    using transformer = Transformer;
     using T = typename Transformer::number;
     using A = typename Transformer::A;
     using parameter = parameter_view<T, A>;
@@ -146,18 +147,13 @@ template <class Transformer> class engine {
 
     /// Forward and backward of a whole batch, cut in micro-batches; gradients are those of the batch's loss.
     step_result accumulate(const batch_view& b, const step_settings& settings) {
-        check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
-              model_.of.max_position_embeddings);
-        count_targets(b);
-        const models::loss_weights weights = weigh(b, settings);
         ops::fill_zero(queue_, memory_.gradients.data, memory_.gradients.count);
         clear_loads();
         models::loss_terms terms;
-        for (index first = 0; first < b.sequences; first += shape_.batch.sequences) {
-            const nn::micro_batch<A> part = load(b, first);
+        const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights& weight) {
             model_.forward_backward(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
-                                    memory_.deferred, memory_.workspace, weights, memory_.gradient_views, terms);
-        }
+                                    memory_.deferred, memory_.workspace, weight, memory_.gradient_views, terms);
+        });
         return report(b, weights, terms);
     }
 
@@ -203,15 +199,24 @@ template <class Transformer> class engine {
 
     /// Losses of a batch without gradients; the weights stay.
     step_result evaluate(const batch_view& b, const step_settings& settings) {
+        models::loss_terms terms;
+        const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
+            model_.evaluate(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
+                            memory_.workspace, terms);
+        });
+        return report(b, weights, terms);
+    }
+
+    /// Cuts a batch in micro-batches and calls work(micro_batch, loss_weights) for each while memory().inputs holds it;
+    /// gives the weights. Errors: those of `check`.
+    template <class Work>
+    models::loss_weights each_micro_batch(const batch_view& b, const step_settings& settings, Work&& work) {
         check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
               model_.of.max_position_embeddings);
         count_targets(b);
         const models::loss_weights weights = weigh(b, settings);
-        models::loss_terms terms;
-        for (index first = 0; first < b.sequences; first += shape_.batch.sequences)
-            model_.evaluate(queue_, load(b, first), memory_.inputs, memory_.weight_views, memory_.buffers,
-                            memory_.saved, memory_.workspace, terms);
-        return report(b, weights, terms);
+        for (index first = 0; first < b.sequences; first += shape_.batch.sequences) work(load(b, first), weights);
+        return weights;
     }
 
   private:

@@ -26,7 +26,7 @@ template <class Engine> class generator {
   public:
     using T = typename Engine::T;
     using A = typename Engine::A;
-    using transformer = std::remove_cvref_t<decltype(std::declval<Engine&>().model())>;
+    using transformer = typename Engine::transformer;
 
     /// Tokens of a prompt that are read at once at most.
     static constexpr index piece = 64;
