@@ -108,28 +108,34 @@ template <class T> struct drawn {
     }
 };
 
-/// Two sequences of six tokens, the second in two documents.
+/// Two sequences, the second in two documents.
 template <class A> struct small_batch {
-    static constexpr index sequences = 2, length = 6;
-    std::vector<std::int32_t> positions{0, 1, 2, 3, 4, 5, 0, 1, 2, 0, 1, 2};
-    std::vector<std::int32_t> starts{0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3};
+    nn::extents shape;
+    std::vector<std::int32_t> positions, starts;
     std::vector<A> cosines, sines;
     double balance_loss = 0;
     nn::micro_batch<A> view;
 
-    explicit small_batch(const ops::rope_facts& rope, double balance_weight = 0)
-        : cosines(static_cast<std::size_t>(length * rope.dim / 2)), sines(cosines.size()) {
-        view = {.shape = {sequences, length},
+    explicit small_batch(const ops::rope_facts& rope, double balance_weight = 0, index length = 6)
+        : shape{2, length}, cosines(static_cast<std::size_t>(length * rope.dim / 2)), sines(cosines.size()) {
+        for (index i = 0; i < 2 * length; ++i) {
+            const index at = i % length, start = i >= length && at >= 3 ? 3 : 0;
+            starts.push_back(static_cast<std::int32_t>(start));
+            positions.push_back(static_cast<std::int32_t>(at - start));
+        }
+        const matrix<A> cosine_table{cosines.data(), length, rope.dim / 2},
+            sine_table{sines.data(), length, rope.dim / 2};
+        ops::rope_table<A>(rope, cosine_table, sine_table);
+        view = {.shape = shape,
                 .positions = positions.data(),
                 .starts = starts.data(),
-                .cosines = matrix<const A>{cosines.data(), length, rope.dim / 2},
-                .sines = matrix<const A>{sines.data(), length, rope.dim / 2},
+                .cosines = cosine_table,
+                .sines = sine_table,
                 .balance_weight = balance_weight,
                 .balance_loss = &balance_loss};
-        ops::rope_table<A>(rope, matrix<A>{cosines.data(), length, rope.dim / 2},
-                           matrix<A>{sines.data(), length, rope.dim / 2});
     }
-    [[nodiscard]] static constexpr nn::extents shape() { return {sequences, length}; }
+    small_batch(const small_batch&) = delete;
+    small_batch& operator=(const small_batch&) = delete;
 };
 
 /// Compares gradients with central differences of loss() at up to `most` places of the numbers, spread evenly.
