@@ -91,7 +91,7 @@ class tokenizer_trainer {
     }
     [[nodiscard]] static json::value pre_tokenizer();
     [[nodiscard]] std::vector<word> words(const std::array<std::int32_t, 256>& byte_ids) const;
-    static void merge(word& in, std::uint32_t index, candidate pair, std::int32_t into, pair_map& pairs,
+    static void merge(word& in, std::uint32_t number, candidate pair, std::int32_t into, pair_map& pairs,
                       std::vector<candidate>& raised);
 
     options options_;
@@ -124,13 +124,13 @@ inline std::vector<tokenizer_trainer::word> tokenizer_trainer::words(
 }
 
 /// Replaces every left-right in a word, and moves the counts of the pairs around it.
-inline void tokenizer_trainer::merge(word& in, std::uint32_t index, candidate pair, std::int32_t into, pair_map& pairs,
+inline void tokenizer_trainer::merge(word& in, std::uint32_t number, candidate pair, std::int32_t into, pair_map& pairs,
                                      std::vector<candidate>& raised) {
     const auto lower = [&](std::int32_t left, std::int32_t right) { pairs[key(left, right)].count -= in.count; };
     const auto raise = [&](std::int32_t left, std::int32_t right) {
         pair_facts& facts = pairs[key(left, right)];
         facts.count += in.count;
-        if (facts.words.empty() || facts.words.back() != index) facts.words.push_back(index);
+        if (facts.words.empty() || facts.words.back() != number) facts.words.push_back(number);
         raised.push_back({0, left, right});
     };
     auto& symbols = in.symbols;
@@ -172,12 +172,12 @@ inline std::string tokenizer_trainer::tokenizer_json() const {
 
     std::vector<word> all = words(byte_ids);
     pair_map pairs;
-    for (std::uint32_t index = 0; index < all.size(); ++index) {
-        const auto& symbols = all[index].symbols;
+    for (std::uint32_t number = 0; number < all.size(); ++number) {
+        const auto& symbols = all[number].symbols;
         for (std::size_t i = 1; i < symbols.size(); ++i) {
             pair_facts& facts = pairs[key(symbols[i - 1], symbols[i])];
-            facts.count += all[index].count;
-            if (facts.words.empty() || facts.words.back() != index) facts.words.push_back(index);
+            facts.count += all[number].count;
+            if (facts.words.empty() || facts.words.back() != number) facts.words.push_back(number);
         }
     }
     std::vector<candidate> heap, raised;
@@ -207,7 +207,7 @@ inline std::string tokenizer_trainer::tokenizer_json() const {
         const std::vector<std::uint32_t> where = std::move(facts->second.words);
         pairs.erase(facts);
         raised.clear();
-        for (const std::uint32_t index : where) merge(all[index], index, best, token->second, pairs, raised);
+        for (const std::uint32_t number : where) merge(all[number], number, best, token->second, pairs, raised);
         pairs.erase(key(best.left, best.right));
         std::sort(raised.begin(), raised.end());
         raised.erase(

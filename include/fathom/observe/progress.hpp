@@ -1,0 +1,99 @@
+// How far a long job is, where a person looks: one line that is redrawn on a terminal, a line every few seconds in a
+// file.
+#pragma once
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fathom/core/bytes.hpp>
+#include <fathom/observe/duration.hpp>
+#include <string>
+#include <string_view>
+
+namespace fathom::observe {
+
+/// `done/total [####----] facts` in at most `width` columns: the bar takes what is left over, pairs of spaces become
+/// one where room is short, and what does not fit even then is cut. Facts are ASCII.
+[[nodiscard]] inline std::string progress_line(index done, index total, std::string_view facts, index width) {
+    const std::string count = std::to_string(done) + '/' + std::to_string(total) + "  ";
+    std::string line = count + std::string{facts};
+    constexpr index least_bar = 10, most_bar = 40;
+    const index room = std::min(width - static_cast<index>(line.size()) - 4, most_bar);  // "[", "]  "
+    if (room >= least_bar) {
+        const index filled = total > 0 ? room * std::clamp(done, index{0}, total) / total : room;
+        std::string bar(static_cast<std::size_t>(room), '-');
+        std::fill_n(bar.begin(), filled, '#');
+        return count + '[' + bar + "]  " + std::string{facts};
+    }
+    for (std::size_t at = 0; static_cast<index>(line.size()) > width && (at = line.find("  ", at)) != line.npos;)
+        line.erase(at, 1);
+    if (static_cast<index>(line.size()) > width) line.resize(static_cast<std::size_t>(std::max(width, index{0})));
+    return line;
+}
+
+/// The progress of one job of `total` steps. It owns the cursor's line until `finish`.
+class progress {
+  public:
+    /// Starts the clock at `done` steps. Off a terminal a line is written every `seconds`.
+    progress(std::FILE* out, index done, index total, double seconds = 5)
+        : out_(out), from_(done), total_(total), terminal_(::isatty(::fileno(out)) != 0), seconds_(seconds) {}
+    progress(const progress&) = delete;
+    progress& operator=(const progress&) = delete;
+    ~progress() { finish(); }
+
+    /// Shows that `done` steps are done, with the time that the rest will take; not more often than people read.
+    void show(index done, std::string_view facts) {
+        const clock::time_point now = clock::now();
+        const bool due = !shown_ || std::chrono::duration<double>(now - last_).count() >= (terminal_ ? 0.1 : seconds_);
+        if (!due && done < total_) return;
+        shown_ = true;
+        last_ = now;
+        const double spent = std::chrono::duration<double>(now - start_).count();
+        std::string line{facts};
+        if (done > from_ && done < total_)
+            line += "  " +
+                    duration_text(spent / static_cast<double>(done - from_) * static_cast<double>(total_ - done)) +
+                    " left";
+        line = progress_line(done, total_, line, terminal_ ? width() - 1 : index{1} << 10);
+        if (terminal_)
+            std::fprintf(out_, "\r\033[K%s", line.c_str());
+        else
+            std::fprintf(out_, "%s\n", line.c_str());
+        open_ = terminal_;
+        std::fflush(out_);
+    }
+
+    /// A line of its own, above the next one of `show`.
+    void print(std::string_view line) {
+        std::fprintf(out_, "%s%.*s\n", open_ ? "\r\033[K" : "", static_cast<int>(line.size()), line.data());
+        std::fflush(out_);
+        open_ = false;
+    }
+
+    /// Leaves the last line where it is; the next output begins below it.
+    void finish() {
+        if (open_) std::fputc('\n', out_);
+        std::fflush(out_);
+        open_ = false;
+    }
+
+  private:
+    using clock = std::chrono::steady_clock;
+
+    [[nodiscard]] index width() const {
+        winsize size{};
+        return ::ioctl(::fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    }
+
+    std::FILE* out_;
+    index from_, total_;
+    bool terminal_;
+    double seconds_;
+    clock::time_point start_ = clock::now(), last_ = start_;
+    bool shown_ = false, open_ = false;
+};
+
+}  // namespace fathom::observe
