@@ -82,7 +82,9 @@ template <class Run> json::value description_of(Run& run) {
     all.emplace_back("sequence", run.data_position().sequence);
     all.emplace_back("weights", number_name<typename Run::engine_type::T>);
     all.emplace_back("instruction_set", instruction_set());
-    all.emplace_back("model", models::config_to_json(run.facts().config));
+    // A composed model has no config.json; the names and shapes of its tensors are what a resume compares.
+    const models::model_config& config = run.facts().config;
+    all.emplace_back("model", config.type == models::family::composed ? json::value{} : models::config_to_json(config));
     all.emplace_back("settings", json::value{std::move(settings)});
     return json::value{std::move(all)};
 }
@@ -111,7 +113,13 @@ template <class Run> bool resume(Run& run, const std::string& folder) {
     const std::string weights = number_name<typename Run::engine_type::T>;
     if (const std::string& found = description.at("weights").as_string(); found != weights)
         fail(path, ": weights are ", found, ", expected ", weights, " as the recipe says");
-    models::check_same(run.facts().config, models::config_from_json(description.at("model"), path), path);
+    const models::model_config& config = run.facts().config;
+    const bool composed = config.type == models::family::composed;
+    const json::value& model = description.at("model");
+    if (model.is_null() != composed)
+        fail(path, ": model is ", composed ? "of a family" : "a composed one", ", expected ",
+             composed ? "a composed one" : "one of a family", " as the recipe says");
+    if (!composed) models::check_same(config, models::config_from_json(model, path), path);
     const safetensors::file state{last->path + "/state.safetensors"};
     std::size_t seen = 0;
     detail::each_state(
