@@ -35,7 +35,7 @@ inline const char* text_of_lifetime(lifetime lives) {
 }
 
 /// One line of a table: an item, how long it lives, its bytes and its share.
-inline std::string line_of_item(const recipe::plan_item& item, index all) {
+inline std::string line_of_item(const arena_item& item, index all) {
     char name[64], line[160];
     if (item.count > 1)
         std::snprintf(name, sizeof name, item.lives == lifetime::call ? "%s (%lld)" : "%s %lld-%lld", item.name,
@@ -74,8 +74,8 @@ template <class Recipe> std::string explain(index budget = 0) {
                     plan.flops / 1e9, " GFLOP forward and backward (",
                     plan.flops / 1e6 / static_cast<double>(Recipe::batch.tokens()), " MFLOP a token).\n");
     page += text_of("A rank holds ", plan.bytes, " bytes (", detail::text_of_bytes(plan.bytes), "):\n");
-    for (index i = 0; i < plan.item_count; ++i)
-        page += detail::line_of_item(plan.items[static_cast<std::size_t>(i)], plan.bytes);
+    for (index i = 0; i < plan.memory.count; ++i)
+        page += detail::line_of_item(plan.memory.items[static_cast<std::size_t>(i)], plan.bytes);
     if (budget <= 0) return page;
     if (plan.bytes <= budget) return page + text_of("It fits in ", detail::text_of_bytes(budget), ".\n");
     page += text_of("It does not fit in ", detail::text_of_bytes(budget), ": ",

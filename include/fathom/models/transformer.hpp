@@ -104,9 +104,8 @@ template <class T, class... Blocks> struct transformer {
         typename nn::language_head<T>::workspace head;
     };
 
-    // --- what it holds
-    // --------------------------------------------------------------------------------------------------------- Each
-    // function serves two readers: with a null pointer it only counts or names, with a struct it also fills it in.
+    // What it holds. Each function serves two readers: with a null pointer it only counts or names, with a struct it
+    // also fills it in.
 
     /// visit(view, storage, prefixes...) for every parameter, in the order of their global index.
     template <class E, class Visit> constexpr void each_parameter(parameters<E>* p, Visit&& visit) const {
@@ -140,59 +139,91 @@ template <class T, class... Blocks> struct transformer {
                                     numbered(visit, layers() + k));
         }
     }
-    /// What is kept from forward to backward; report(name, first layer, count) after each group of pieces.
-    template <class Report> constexpr void keep(arena& memory, nn::extents shape, saved* s, Report&& report) const {
-        saved local{};
-        saved& to = s != nullptr ? *s : local;
-        to.embedded = memory.take<T>(shape.tokens(), of.hidden_size);
-        report("embedding", 0, 1);
+    /// visit(buffers, layer, times) for the buffers of each kind of block, to count them.
+    template <class Visit> constexpr void each_kind_of_buffers(Visit&& visit) const {
+        each_segment([&](const auto& part, auto) {
+            typename std::remove_cvref_t<decltype(part.layer)>::buffers local{};
+            if (part.count > 0) visit(local, part.layer, part.count);
+        });
+        typename last_block::buffers local{};
+        if (of.num_nextn_predict_layers > 0) visit(local, mtp().layer, of.num_nextn_predict_layers);
+    }
+    /// visit(storage, times) for every storage that differs from others by its layer's number at most.
+    template <class Visit> constexpr void each_storage(Visit&& visit) const {
+        const auto times = [&visit](index n) {
+            return [&visit, n](auto&, const nn::storage& facts, auto...) { visit(facts, n); };
+        };
+        visit(nn::weight("embed_tokens.weight", of.vocab_size, of.hidden_size), 1);
+        each_segment([&](const auto& part, auto) {
+            typename std::remove_cvref_t<decltype(part.layer)>::template parameters<A> local{};
+            part.layer.each_parameter(local, times(part.count));
+        });
+        visit(nn::gain("norm.weight", of.hidden_size), 1);
+        if (!of.tie_word_embeddings) visit(nn::weight("lm_head.weight", of.vocab_size, of.hidden_size), 1);
+        typename mtp_module::template parameters<A> local{};
+        if (of.num_nextn_predict_layers > 0) mtp().each_parameter(local, times(of.num_nextn_predict_layers));
+    }
+    /// What is kept from forward to backward.
+    constexpr void keep(arena& memory, nn::extents shape, saved* s) const {
+        const stream embedded = memory.take<T>(shape.tokens(), of.hidden_size);
+        memory.mark("embedding", lifetime::saved);
         each_segment([&](const auto& part, auto kind) {
-            for (index i = 0; i < part.count; ++i) {
-                auto kept = part.layer.keep(memory, shape);
+            const index start = memory.used();
+            for (index i = 0; i < (s != nullptr ? part.count : std::min<index>(part.count, 1)); ++i) {
+                const auto kept = part.layer.keep(memory, shape);
                 if (s != nullptr) at<kind()>(s->blocks, i) = kept;
             }
-            report("blocks", part.first, part.count);
+            if (s == nullptr && part.count > 1) memory.skip((part.count - 1) * (memory.used() - start));
+            if (part.count > 0) memory.mark("blocks", lifetime::saved, part.first, part.count);
         });
-        to.normed = memory.take<T>(shape.tokens(), of.hidden_size);
-        to.inverse_rms = memory.take<A>(1, shape.tokens());
-        report("final norm", 0, 1);
+        const stream normed = memory.take<T>(shape.tokens(), of.hidden_size);
+        const matrix<A> inverse_rms = memory.take<A>(1, shape.tokens());
+        memory.mark("final norm", lifetime::saved);
         for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
-            auto kept = mtp().keep(memory, shorter(shape, k + 1));
+            const auto kept = mtp().keep(memory, shorter(shape, k + 1));
             if (s != nullptr) s->mtp[static_cast<std::size_t>(k)] = kept;
         }
-        if (of.num_nextn_predict_layers > 0) report("multi-token prediction", layers(), of.num_nextn_predict_layers);
+        if (of.num_nextn_predict_layers > 0)
+            memory.mark("multi-token prediction", lifetime::saved, layers(), of.num_nextn_predict_layers);
+        if (s != nullptr) s->embedded = embedded, s->normed = normed, s->inverse_rms = inverse_rms;
     }
     /// Blocks run backward one at a time, so their deferred pieces lie over each other.
-    constexpr deferred defer(arena& memory, nn::extents shape) const {
-        deferred d;
+    constexpr void defer(arena& memory, nn::extents shape, deferred* d) const {
         overlay(memory, [&](auto& next) {
             each_segment([&](const auto& part, auto kind) {
-                std::get<kind()>(d.blocks) = part.layer.defer(memory, shape, false);
+                const auto pieces_of_block = part.layer.defer(memory, shape, false);
+                if (d != nullptr) std::get<kind()>(d->blocks) = pieces_of_block;
                 next();
             });
-            for (index k = 0; k < of.num_nextn_predict_layers; ++k, next())
-                d.mtp[static_cast<std::size_t>(k)] = mtp().defer(memory, shorter(shape, k + 1), false);
+            for (index k = 0; k < of.num_nextn_predict_layers; ++k, next()) {
+                const auto pieces_of_module = mtp().defer(memory, shorter(shape, k + 1), false);
+                if (d != nullptr) d->mtp[static_cast<std::size_t>(k)] = pieces_of_module;
+            }
         });
-        return d;
     }
-    constexpr workspace work(arena& memory, nn::extents shape) const {
-        workspace w;
-        w.g = memory.take<T>(shape.tokens(), of.hidden_size);
-        w.dnormed = memory.take<T>(shape.tokens(), of.hidden_size);
-        w.norm_partials = memory.take<A>(pieces(shape.tokens(), ops::rms_norm_rows), of.hidden_size);
-        for (index k = 0; k < of.num_nextn_predict_layers; ++k)
-            w.mtp_dnormed[static_cast<std::size_t>(k)] = memory.take<T>(shorter(shape, k + 1).tokens(), of.hidden_size);
+    constexpr void work(arena& memory, nn::extents shape, workspace* w) const {
+        const stream g = memory.take<T>(shape.tokens(), of.hidden_size);
+        const stream dnormed = memory.take<T>(shape.tokens(), of.hidden_size);
+        const matrix<A> partials = memory.take<A>(pieces(shape.tokens(), ops::rms_norm_rows), of.hidden_size);
+        if (w != nullptr) w->g = g, w->dnormed = dnormed, w->norm_partials = partials;
+        for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
+            const stream of_module = memory.take<T>(shorter(shape, k + 1).tokens(), of.hidden_size);
+            if (w != nullptr) w->mtp_dnormed[static_cast<std::size_t>(k)] = of_module;
+        }
         overlay(memory, [&](auto& next) {
-            w.head = head().work(memory, shape);
+            const auto of_head = head().work(memory, shape);
+            if (w != nullptr) w->head = of_head;
             next();
             each_segment([&](const auto& part, auto kind) {
-                std::get<kind()>(w.blocks) = part.layer.work(memory, shape);
+                const auto of_block = part.layer.work(memory, shape);
+                if (w != nullptr) std::get<kind()>(w->blocks) = of_block;
                 next();
             });
-            for (index k = 0; k < of.num_nextn_predict_layers; ++k, next())
-                w.mtp[static_cast<std::size_t>(k)] = mtp().work(memory, shorter(shape, k + 1));
+            for (index k = 0; k < of.num_nextn_predict_layers; ++k, next()) {
+                const auto of_module = mtp().work(memory, shorter(shape, k + 1));
+                if (w != nullptr) w->mtp[static_cast<std::size_t>(k)] = of_module;
+            }
         });
-        return w;
     }
     /// Bytes that a task of any of the model's operations needs.
     [[nodiscard]] constexpr index scratch(nn::extents shape) const {
@@ -208,8 +239,7 @@ template <class T, class... Blocks> struct transformer {
         holder.mtp.resize(static_cast<std::size_t>(of.num_nextn_predict_layers));
     }
 
-    // --- what it costs
-    // ---------------------------------------------------------------------------------------------------------
+    // What it costs.
 
     [[nodiscard]] constexpr index layers() const {
         index n = 0;
@@ -232,8 +262,7 @@ template <class T, class... Blocks> struct transformer {
                (static_cast<double>(matrix_parameters()) + pairs * static_cast<double>(shape.length) / 2.0);
     }
 
-    // --- what it does
-    // ----------------------------------------------------------------------------------------------------------
+    // What it does.
 
     /// One micro-batch: adds its losses to `terms` and its gradients to `gradients`.
     template <class Queue>

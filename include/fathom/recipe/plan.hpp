@@ -15,21 +15,11 @@ template <index N> struct host_workers { static constexpr index value = N; };
 
 namespace recipe {
 
-/// One piece of a rank's memory.
-struct plan_item {
-    const char* name = nullptr;
-    lifetime lives = lifetime::run;
-    index first = 0;  // layer
-    index count = 0;  // layers, or workers
-    index offset = 0;
-    index bytes = 0;
-};
-
 /// Everything that is known before a run.
 struct plan {
-    std::array<plan_item, 48> items{};
-    index item_count = 0;
+    arena_log memory;                // what each rank holds, in order
     index bytes = 0;                 // of the arena
+    index scratch_bytes = 0;         // of which one worker's: more workers take as much more each
     index parameters = 0;            // trained ones and router biases, as published counts have them
     index activated_parameters = 0;  // of which one token uses, embedding and head included
     index embedding_parameters = 0;
@@ -80,34 +70,42 @@ template <class Transformer> constexpr void count_parameters(const Transformer& 
 template <class Transformer> constexpr plan lower(const Transformer& model, const rank_shape& shape) {
     plan p;
     arena counted;
-    carve(model, counted, shape, static_cast<rank_memory<Transformer>*>(nullptr),
-          [&](const char* name, lifetime lives, index first, index count) {
-              const index offset = p.item_count == 0 ? 0 : p.bytes;
-              p.items[static_cast<std::size_t>(p.item_count++)] = {name,  lives,  first,
-                                                                   count, offset, counted.used() - offset};
-              p.bytes = counted.used();
-          });
+    counted.log_to(&p.memory);
+    carve(model, counted, shape, static_cast<rank_memory<Transformer>*>(nullptr));
     p.bytes = counted.peak();
+    p.scratch_bytes = round_up(model.scratch(shape.batch), arena::alignment);
     p.flops = model.flops(shape.batch);
     count_parameters(model, p);
     return p;
 }
 
+/// The plan of a recipe with one worker: evaluated once, whoever asks.
+template <class Recipe>
+inline constexpr plan plan_of_one = lower(transformer_of<Recipe>(), {.batch = Recipe::batch, .workers = 1});
+
 /// The plan of a recipe with that many workers.
-template <class Recipe> consteval plan plan_of(index workers = 4) {
-    constexpr auto model = transformer_of<Recipe>();
-    return lower(model, {.batch = Recipe::batch, .workers = workers});
+template <class Recipe> constexpr plan plan_of(index workers = 4) {
+    plan p = plan_of_one<Recipe>;
+    arena_item& scratch = p.memory.items[static_cast<std::size_t>(p.memory.count - 1)];
+    scratch.count = workers;
+    scratch.bytes += (workers - 1) * p.scratch_bytes;
+    p.bytes += (workers - 1) * p.scratch_bytes;
+    return p;
+}
+/// Bytes of that plan.
+template <class Recipe> constexpr index bytes_of(index workers = 4) {
+    return plan_of_one<Recipe>.bytes + (workers - 1) * plan_of_one<Recipe>.scratch_bytes;
 }
 
 /// Bytes of one rank's arena: a number, and a function of what the start decides.
 template <class Recipe> struct bytes_function {
     consteval operator index() const {
-        return plan_of<Recipe>().bytes;
+        return bytes_of<Recipe>();
     }  // NOLINT(google-explicit-constructor): it reads as the number
-    template <index N> consteval index operator()(host_workers<N>) const { return plan_of<Recipe>(N).bytes; }
+    template <index N> consteval index operator()(host_workers<N>) const { return bytes_of<Recipe>(N); }
     template <index N> consteval index operator()(dp<N>) const {
         static_assert(N == 1, "fathom: this version trains on one rank. fix: write dp<1>.");
-        return plan_of<Recipe>().bytes;
+        return bytes_of<Recipe>();
     }
 };
 

@@ -56,8 +56,8 @@ template <class Transformer> struct rank_memory {
 /// Numbers in all parameters, with the gaps that alignment leaves.
 template <class Transformer> constexpr index flat_size(const Transformer& model) {
     index n = 0;
-    model.template each_parameter<float>(
-        nullptr, [&](auto&, const nn::storage& facts, auto...) { n += round_up(facts.size(), storage_alignment); });
+    model.each_storage(
+        [&](const nn::storage& facts, index times) { n += times * round_up(facts.size(), storage_alignment); });
     return n;
 }
 
@@ -73,9 +73,9 @@ void bind_views(const Transformer& model, typename Transformer::template paramet
 }
 
 /// Carves the part that depends on the shape of a micro-batch: again for every new shape, each within the bound.
-template <class Transformer, class Report>
+template <class Transformer>
 constexpr void carve_activations(const Transformer& model, arena& memory, nn::extents shape, bool trains,
-                                 rank_memory<Transformer>* to, Report&& report) {
+                                 rank_memory<Transformer>* to) {
     models::depth_inputs local;
     for (index k = 0; k <= model.of.num_nextn_predict_layers; ++k) {
         const index n = model.shorter(shape, k).tokens();
@@ -85,23 +85,19 @@ constexpr void carve_activations(const Transformer& model, arena& memory, nn::ex
         in.positions = memory.take<std::int32_t>(n);
         in.starts = memory.take<std::int32_t>(n);
     }
-    report("inputs", lifetime::step, 0, 1);
-    model.keep(memory, shape, to != nullptr ? &to->saved : nullptr,
-               [&](const char* name, index first, index count) { report(name, lifetime::saved, first, count); });
+    memory.mark("inputs", lifetime::step);
+    model.keep(memory, shape, to != nullptr ? &to->saved : nullptr);
     if (trains) {
-        const auto deferred = model.defer(memory, shape);
-        if (to != nullptr) to->deferred = deferred;
-        report("between input and weight gradients", lifetime::deferred, 0, 1);
+        model.defer(memory, shape, to != nullptr ? &to->deferred : nullptr);
+        memory.mark("between input and weight gradients", lifetime::deferred);
     }
-    const auto work = model.work(memory, shape);
-    if (to != nullptr) to->workspace = work;
-    report("inside one layer's call", lifetime::call, 0, 1);
+    model.work(memory, shape, to != nullptr ? &to->workspace : nullptr);
+    memory.mark("inside one layer's call", lifetime::call);
 }
 
-/// Carves a rank's memory. With `to` null it only counts. report(name, lifetime, first layer, count) follows each item.
-template <class Transformer, class Report>
-constexpr void carve(const Transformer& model, arena& memory, const rank_shape& shape, rank_memory<Transformer>* to,
-                     Report&& report) {
+/// Carves a rank's memory. With `to` null it only counts.
+template <class Transformer>
+constexpr void carve(const Transformer& model, arena& memory, const rank_shape& shape, rank_memory<Transformer>* to) {
     using A = typename Transformer::A;
     using T = typename rank_memory<Transformer>::T;
     const index count = flat_size(model);
@@ -110,20 +106,20 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         if (to != nullptr) to->*member = numbers;
     };
     take_flat(&rank_memory<Transformer>::weights);
-    report("weights", lifetime::run, 0, 1);
+    memory.mark("weights", lifetime::run);
     if (shape.trains) {
         if constexpr (!std::is_same_v<T, A>) {
             take_flat(&rank_memory<Transformer>::master);
-            report("master weights", lifetime::run, 0, 1);
+            memory.mark("master weights", lifetime::run);
         } else if (to != nullptr) {
             to->master = to->weights;
         }
         take_flat(&rank_memory<Transformer>::first_moments);
-        report("first moments", lifetime::run, 0, 1);
+        memory.mark("first moments", lifetime::run);
         take_flat(&rank_memory<Transformer>::second_moments);
-        report("second moments", lifetime::run, 0, 1);
+        memory.mark("second moments", lifetime::run);
         take_flat(&rank_memory<Transformer>::gradients);
-        report("gradients", lifetime::step, 0, 1);
+        memory.mark("gradients", lifetime::step);
     }
     if (to != nullptr) {
         bind_views(model, to->weight_views, to->weights.data);
@@ -137,15 +133,23 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         model.resize(to->saved);
         to->inputs.resize(static_cast<std::size_t>(model.of.num_nextn_predict_layers + 1));
     }
-    model.each_buffer(to != nullptr ? &to->buffers : nullptr, [&](auto& view, const nn::storage& facts, auto...) {
+    const auto take_buffer = [&](auto& view, const nn::storage& facts, auto...) {
         using E = std::remove_cvref_t<decltype(*view.data)>;
         view = memory.take<E>(1, facts.size());
-    });
-    report("router biases and loads", lifetime::run, 0, 1);
+    };
+    if (to != nullptr)
+        model.each_buffer(&to->buffers, take_buffer);
+    else
+        model.each_kind_of_buffers([&](auto& buffers, const auto& layer, index times) {
+            const index start = memory.used();
+            layer.each_buffer(buffers, take_buffer);
+            memory.skip((times - 1) * (memory.used() - start));
+        });
+    memory.mark("router biases and loads", lifetime::run);
 
     index storages = 0, largest = 0;
-    model.template each_parameter<A>(nullptr, [&](auto&, const nn::storage& facts, auto...) {
-        ++storages;
+    model.each_storage([&](const nn::storage& facts, index times) {
+        storages += times;
         largest = std::max(largest, facts.size());
     });
     optim::step_state* state = memory.take<optim::step_state>(1);
@@ -162,15 +166,15 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         to->sines = sines;
         to->activations_at = memory.used();
     }
-    report("step state and rotary tables", lifetime::run, 0, 1);
-    carve_activations(model, memory, shape.batch, shape.trains, to, report);
+    memory.mark("step state and rotary tables", lifetime::run);
+    carve_activations(model, memory, shape.batch, shape.trains, to);
     const index scratch_bytes = round_up(model.scratch(shape.batch), arena::alignment);
     std::byte* scratch = memory.take<std::byte>(shape.workers * scratch_bytes);
     if (to != nullptr) {
         to->scratch = scratch;
         to->scratch_bytes = scratch_bytes;
     }
-    report("scratch of workers", lifetime::call, 0, shape.workers);
+    memory.mark("scratch of workers", lifetime::call, 0, shape.workers);
 }
 
 }  // namespace fathom::recipe

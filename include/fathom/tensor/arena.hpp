@@ -2,6 +2,7 @@
 // it hands out views.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <fathom/core/bytes.hpp>
 #include <fathom/tensor/matrix.hpp>
@@ -15,6 +16,22 @@ enum class lifetime : unsigned char {
     saved,     // from a layer's forward to its backward
     deferred,  // from input-backward to weight-backward
     call,      // inside one call of one layer
+};
+
+/// One named piece of memory.
+struct arena_item {
+    const char* name = nullptr;
+    lifetime lives = lifetime::run;
+    index first = 0;  // layer
+    index count = 0;  // layers, or workers
+    index offset = 0;
+    index bytes = 0;
+};
+
+/// What was carved from an arena, in order.
+struct arena_log {
+    std::array<arena_item, 48> items{};
+    index count = 0;
 };
 
 /// Carves a block from its start. Without a block (counting) views have no data and only the size grows.
@@ -35,6 +52,18 @@ class arena {
         return {reinterpret_cast<T*>(block_ + first), rows, width};
     }
     template <class T> constexpr T* take(index count) { return take<T>(1, count).data; }
+    /// Goes on as if `bytes` more had been carved: for the rest of many equal pieces, of which one was counted.
+    constexpr void skip(index bytes) {
+        used_ += bytes;
+        peak_ = used_ > peak_ ? used_ : peak_;
+    }
+    /// Writes what was carved since the last mark to the log, under a name.
+    constexpr void mark(const char* name, lifetime lives, index first = 0, index count = 1) {
+        if (log_ == nullptr) return;
+        log_->items[static_cast<std::size_t>(log_->count++)] = {name, lives, first, count, marked_, used_ - marked_};
+        marked_ = used_;
+    }
+    constexpr void log_to(arena_log* log) { log_ = log; }
     /// What has been carved so far; `rewind` gives back all that was carved since.
     [[nodiscard]] constexpr index used() const { return used_; }
     constexpr void rewind(index used) { used_ = used; }
@@ -48,6 +77,8 @@ class arena {
     index size_ = 0;
     index used_ = 0;
     index peak_ = 0;
+    index marked_ = 0;
+    arena_log* log_ = nullptr;
 };
 
 }  // namespace fathom

@@ -66,7 +66,7 @@ template <class Transformer> class engine {
           queue_(workers_, nullptr, 0) {
         check(adamw);
         arena memory{block_.data(), bytes};
-        recipe::carve(model_, memory, shape_, &memory_, [](auto...) {});
+        recipe::carve(model_, memory, shape_, &memory_);
         if (memory.peak() != bytes)
             fail("engine: carved ", memory.peak(), " bytes of an arena of ", bytes, ", expected all of it");
         queue_ = host::queue{workers_, memory_.scratch, memory_.scratch_bytes};
@@ -270,7 +270,7 @@ template <class Transformer> class engine {
         if (shape.sequences != now_.sequences || shape.length != now_.length) {
             arena memory{block_.data(), block_.size()};
             memory.rewind(memory_.activations_at);
-            recipe::carve_activations(model_, memory, shape, shape_.trains, &memory_, [](auto...) {});
+            recipe::carve_activations(model_, memory, shape, shape_.trains, &memory_);
             now_ = shape;
         }
         for (index k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {

@@ -158,15 +158,14 @@ template <class Run> training_text(Run&, const std::string&) -> training_text<Ru
 /// parameters up.
 template <class Recipe> auto start(world&, const run_settings& settings) {
     constexpr auto model = recipe::transformer_of<Recipe>();
-    constexpr recipe::plan plan = recipe::plan_of<Recipe>(1);
-    constexpr index scratch = recipe::plan_of<Recipe>(2).bytes - plan.bytes;  // of one more worker
     const int workers =
         settings.workers > 0 ? settings.workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    return run<std::remove_const_t<decltype(model)>>{model,
-                                                     {Recipe::batch, Recipe::decay, Recipe::model::config, plan},
-                                                     {.batch = Recipe::batch, .workers = workers},
-                                                     plan.bytes + (workers - 1) * scratch,
-                                                     settings};
+    return run<std::remove_const_t<decltype(model)>>{
+        model,
+        {Recipe::batch, Recipe::decay, Recipe::model::config, recipe::plan_of<Recipe>(workers)},
+        {.batch = Recipe::batch, .workers = workers},
+        recipe::bytes_of<Recipe>(workers),
+        settings};
 }
 
 }  // namespace fathom
