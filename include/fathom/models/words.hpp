@@ -16,7 +16,6 @@ struct decimal {
 using models::model_config;
 
 // --- sizes
-// -----------------------------------------------------------------------------------------------------------------------
 
 template <index N> struct vocab_size {
     static constexpr index value = N;
@@ -104,7 +103,6 @@ template <index N> struct max_position_embeddings {
 };
 
 // --- switches and real numbers
-// ---------------------------------------------------------------------------------------------------
 
 template <bool On> struct norm_topk_prob {
     static constexpr void set(model_config& c) { c.norm_topk_prob = On; }
@@ -132,7 +130,6 @@ template <decimal X> struct rope_theta {
 };
 
 // --- rotary scaling
-// --------------------------------------------------------------------------------------------------------------
 
 template <decimal X> struct factor {
     static constexpr void set(model_config& c) { c.rope.factor = X.value; }
