@@ -1,4 +1,6 @@
 // Turns the config.json of a Hugging Face folder into a description in C++, and checks the folder's tensors against it.
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <fathom/checkpoint/sharded.hpp>
