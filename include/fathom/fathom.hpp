@@ -25,9 +25,9 @@
 #include <fathom/data.hpp>
 // How a run survives: safetensors, and saves that are whole or not there.
 #include <fathom/checkpoint.hpp>
-// What people watch.
-#include <fathom/observe.hpp>
 // What a recipe will cost.
 #include <fathom/cost.hpp>
+// What people watch.
+#include <fathom/observe.hpp>
 // When each thing happens: engine, runs, generation, launching.
 #include <fathom/train.hpp>

@@ -1,10 +1,10 @@
 // The front door of the room of layers.
 #pragma once
 
-#include <fathom/nn/block.hpp>  // IWYU pragma: export
-#include <fathom/nn/experts.hpp>  // IWYU pragma: export
-#include <fathom/nn/feed_forward.hpp>  // IWYU pragma: export
+#include <fathom/nn/block.hpp>                    // IWYU pragma: export
+#include <fathom/nn/experts.hpp>                  // IWYU pragma: export
+#include <fathom/nn/feed_forward.hpp>             // IWYU pragma: export
 #include <fathom/nn/grouped_query_attention.hpp>  // IWYU pragma: export
-#include <fathom/nn/language_head.hpp>  // IWYU pragma: export
-#include <fathom/nn/latent_attention.hpp>  // IWYU pragma: export
-#include <fathom/nn/multi_token_prediction.hpp>  // IWYU pragma: export
+#include <fathom/nn/language_head.hpp>            // IWYU pragma: export
+#include <fathom/nn/latent_attention.hpp>         // IWYU pragma: export
+#include <fathom/nn/multi_token_prediction.hpp>   // IWYU pragma: export
