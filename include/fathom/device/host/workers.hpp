@@ -32,7 +32,7 @@ class workers {
     workers(const workers&) = delete;
     workers& operator=(const workers&) = delete;
     ~workers() {
-        run_ = nullptr;
+        stop_.store(true, std::memory_order_relaxed);
         announce();
         for (auto& thread : threads_) thread.join();
     }
@@ -51,11 +51,11 @@ class workers {
         context_ = const_cast<void*>(static_cast<const void*>(std::addressof(task)));
         run_ = [](void* context, index number, int worker) { (*static_cast<callable*>(context))(number, worker); };
         tasks_ = tasks;
-        next_.store(0, std::memory_order_relaxed);
-        busy_.store(count_ - 1, std::memory_order_relaxed);
+        unfinished_.store(tasks, std::memory_order_relaxed);
+        left_.store(tasks, std::memory_order_release);
         announce();
         work(0);
-        wait_until_zero(busy_);
+        wait_until_zero(unfinished_);
         if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     }
 
@@ -74,20 +74,27 @@ class workers {
         round_.fetch_add(1, std::memory_order_release);
         round_.notify_all();
     }
-    static void wait_until_zero(std::atomic<int>& value) {
+    static void wait_until_zero(std::atomic<index>& value) {
         for (int s = 0; s < spins; ++s, pause())
             if (value.load(std::memory_order_acquire) == 0) return;
-        for (int seen; (seen = value.load(std::memory_order_acquire)) != 0;)
+        for (index seen; (seen = value.load(std::memory_order_acquire)) != 0;)
             value.wait(seen, std::memory_order_acquire);
     }
+    /// Takes tasks while some are left. run_ and context_ are read with a task in hand only: until it is finished they
+    /// stay, so a worker that wakes up late is waited for by nobody and finds the next run's tasks, or none.
     void work(int worker) {
-        try {
-            for (index n; (n = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) run_(context_, n, worker);
-        } catch (...) {
-            next_.store(tasks_, std::memory_order_relaxed);
-            const std::lock_guard lock{failure_mutex_};
-            if (!failure_) failure_ = std::current_exception();
+        index finished = 0;
+        for (index left; (left = left_.fetch_sub(1, std::memory_order_acquire)) > 0; ++finished) {
+            try {
+                run_(context_, tasks_ - left, worker);
+            } catch (...) {
+                finished += std::max<index>(left_.exchange(0, std::memory_order_relaxed), 0);  // the rest is not done
+                const std::lock_guard lock{failure_mutex_};
+                if (!failure_) failure_ = std::current_exception();
+            }
         }
+        if (finished > 0 && unfinished_.fetch_sub(finished, std::memory_order_acq_rel) == finished)
+            unfinished_.notify_one();
     }
     void serve(int worker) {
         one_library_thread();
@@ -99,9 +106,8 @@ class workers {
                 now = round_.load(std::memory_order_acquire);
             }
             seen = now;
-            if (run_ == nullptr) return;
+            if (stop_.load(std::memory_order_relaxed)) return;
             work(worker);
-            if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
         }
     }
 
@@ -112,8 +118,9 @@ class workers {
     index tasks_ = 0;
     std::exception_ptr failure_;
     std::mutex failure_mutex_;
-    alignas(64) std::atomic<index> next_{0};
-    alignas(64) std::atomic<int> busy_{0};
+    std::atomic<bool> stop_{false};
+    alignas(64) std::atomic<index> left_{0};
+    alignas(64) std::atomic<index> unfinished_{0};
     alignas(64) std::atomic<unsigned> round_{0};
 };
 
