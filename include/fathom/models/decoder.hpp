@@ -110,13 +110,6 @@ template <class T, class... Blocks> struct decoder<transformer<T, Blocks...>> {
     }
 };
 
-/// Bytes of the arena that generation of that shape takes, beside the weights.
-template <class Transformer> constexpr index decoder_bytes(const Transformer& model, const decoder_shape& shape) {
-    arena counted;
-    decoder<Transformer>{model}.carve(counted, shape, nullptr);
-    return counted.peak();
-}
-
 /// Bytes that a token takes in the caches of all layers: 70,272 for V3 in bf16.
 template <class Transformer> constexpr index cache_bytes_per_token(const Transformer& model) {
     return decoder<Transformer>{model}.cache_bytes_per_token();

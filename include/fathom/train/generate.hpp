@@ -43,6 +43,8 @@ template <class Engine> class generator {
         candidates_ = {all.take<candidate>(decoder_.of.of.vocab_size),
                        static_cast<std::size_t>(decoder_.of.of.vocab_size)};
         decoder_.carve(all, shape_, &memory_);
+        if (all.peak() != block_.size())
+            fail("generate: carved ", all.peak(), " bytes of an arena of ", block_.size(), ", expected all of it");
         rows_ = shape_.rows;
         queue_ = queue_.with_scratch(memory_.scratch, memory_.scratch_bytes);
         lengths_.resize(static_cast<std::size_t>(sequences));

@@ -58,6 +58,8 @@ TEST_CASE("sample: top_p keeps the fewest tokens that reach it") {
     CHECK(three[0] > 0);
     CHECK(three[2] == 0);
     CHECK(drawn(p, {.top_p = 0.9}, 3'000)[2] > 0);
+    const auto half = drawn({0.25, 0.25, 0.25, 0.25}, {.top_p = 0.5}, 3'000);  // two reach it exactly
+    CHECK((half[0] > 0 && half[1] > 0 && half[2] == 0 && half[3] == 0));
 }
 
 TEST_CASE("sample: temperature 0 takes the first of the most likely") {
