@@ -112,7 +112,8 @@ class bigram {
         }
     }
 
-    /// Expectation and maximisation, until the weights stand.
+    /// Expectation and maximisation, until the weights stand. A bucket that occurs in all text only takes the weight of
+    /// the one below.
     void tune(const std::vector<stretch>& text) {
         std::array<std::vector<std::pair<double, double>>, buckets> seen;  // by bucket: p after, p anywhere
         for (const stretch& s : text)
@@ -120,7 +121,7 @@ class bigram {
                 if (const index context = row_size(s[i - 1]); context > 0)
                     seen[bucket(context)].emplace_back(after(s[i - 1], s[i]), anywhere(s[i]));
         for (std::size_t b = 0; b < buckets; ++b) {
-            double& weight = weights_[b] = 0.5;
+            double& weight = weights_[b] = b > 0 && seen[b].empty() ? weights_[b - 1] : 0.5;
             for (int round = 0; round < 50 && !seen[b].empty(); ++round) {
                 double share = 0;
                 for (const auto& [near, far] : seen[b]) share += weight * near / (weight * near + (1 - weight) * far);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,7 +20,8 @@ namespace fathom {
 
 /// Batches from a corpus, which must outlive it. In each epoch the training documents follow one another in an order of
 /// their own, and every `length` tokens of that stream are a sequence; what is left at its end, less than a sequence,
-/// is left out of that epoch.
+/// is left out of that epoch. Sequences are taken from all over the stream in turn, so that those of a batch are of
+/// different documents.
 class loader {
   public:
     struct options {
@@ -50,6 +52,7 @@ class loader {
         if (training_.tokens() < chosen.length)
             fail(from.path(), ": found ", training_.tokens(), " tokens for training, expected at least a sequence of ",
                  chosen.length);
+        stride_ = stride_over(sequences_per_epoch());
     }
 
     [[nodiscard]] index sequences_per_epoch() const { return training_.tokens() / options_.length; }
@@ -78,7 +81,7 @@ class loader {
         for (index i = 0; i < count; ++i) {
             const state at = after(first + i);
             shuffle(at.epoch);
-            fill(training_, at.sequence, i, made);
+            fill(training_, place(at.sequence), i, made);
         }
         return made;
     }
@@ -90,7 +93,7 @@ class loader {
         for (index i = 0; i < sequences; ++i) {
             const state at = after(i);
             shuffle(at.epoch);
-            const index first = at.sequence * options_.length, last = first + options_.length;
+            const index first = place(at.sequence) * options_.length, last = first + options_.length;
             const auto& ends = training_.ends;
             const auto past = [&](index token) {
                 return std::upper_bound(ends.begin(), ends.end(), token) - ends.begin();
@@ -127,6 +130,17 @@ class loader {
     [[nodiscard]] state after(index sequences) const {
         const index ahead = state_.sequence + sequences;
         return {state_.epoch + ahead / sequences_per_epoch(), ahead % sequences_per_epoch()};
+    }
+
+    /// Where in an epoch's stream its n-th sequence lies: a golden section of the stream behind the one before, which
+    /// is as evenly spread as can be.
+    [[nodiscard]] index place(index sequence) const { return sequence * stride_ % sequences_per_epoch(); }
+    [[nodiscard]] static index stride_over(index sequences) {
+        constexpr index most_product = index{1} << 62;
+        auto stride =
+            static_cast<index>(0.6180339887 * static_cast<double>(std::min(sequences, most_product / sequences)));
+        while (std::gcd(stride, sequences) != 1) ++stride;
+        return stride;
     }
 
     /// Puts the training documents into the epoch's order: sorted by a random number of epoch and document.
@@ -192,7 +206,7 @@ class loader {
     options options_;
     state state_;
     stream training_, held_out_;
-    index held_out_bytes_ = 0;
+    index held_out_bytes_ = 0, stride_ = 1;
     std::int64_t shuffled_ = -1;
 };
 

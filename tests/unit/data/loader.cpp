@@ -68,12 +68,31 @@ TEST_CASE("loader: documents keep together, with labels, positions and starts") 
         }
         if (all.tokens[i] == 0) {
             CHECK(all.labels[i] == -100);
-        } else if (i + 1 < all.tokens.size()) {
+        } else if (in_sequence < 7) {
             CHECK(all.labels[i] == all.tokens[i + 1]);
         }
         targets += all.labels[i] != -100;
     }
     CHECK(all.targets == targets);
+}
+
+TEST_CASE("loader: the sequences of a batch are of different documents") {
+    const scratch_folder folder;
+    const corpus from = numbered(folder, std::vector<int>(10, 79));  // ten sequences each
+    loader data{from, {.length = 8, .seed = 1}};
+    REQUIRE(data.sequences_per_epoch() == 100);
+    std::set<std::vector<std::int32_t>> seen;
+    for (int step = 0; step < 20; ++step) {
+        const batch five = data.next(5);
+        std::set<std::int32_t> documents;
+        for (std::size_t i = 0; i < five.tokens.size(); i += 8) {
+            documents.insert(five.tokens[i] / 100);
+            seen.insert({five.tokens.begin() + static_cast<std::ptrdiff_t>(i),
+                         five.tokens.begin() + static_cast<std::ptrdiff_t>(i + 8)});
+        }
+        CHECK(documents.size() == 5);
+    }
+    CHECK(seen.size() == 100);
 }
 
 TEST_CASE("loader: an epoch has every token once, and the next one another order") {
