@@ -123,7 +123,8 @@ template <class Engine> class examination {
     }
     auto looking() {
         return [this](const char* operation, const char* name, auto view, auto... groups) {
-            look(operation, name, static_cast<matrix<std::remove_pointer_t<decltype(view.data)>>>(view), groups...);
+            this->look(operation, name, static_cast<matrix<std::remove_pointer_t<decltype(view.data)>>>(view),
+                       groups...);
         };
     }
 
