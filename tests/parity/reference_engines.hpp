@@ -1,11 +1,13 @@
-// The engines of all parity tests.
+// The engines behind running_model: a source for each number format compiles them.
+#pragma once
+
+#include <algorithm>
+#include <fathom/models/families.hpp>
+#include <tuple>
+
 #include "reference_models.hpp"
 
-#include <fathom/models/families.hpp>
-
 namespace fathom::parity_test {
-
-namespace {
 
 template <class Transformer> class running final : public running_model<typename Transformer::number> {
     using T = typename Transformer::number;
@@ -58,8 +60,6 @@ template <class Transformer> class running final : public running_model<typename
     train::engine<Transformer> engine_;
 };
 
-}  // namespace
-
 template <class T> std::unique_ptr<running_model<T>> run_model(const models::model_config& config, const setup& how) {
     const auto run = [&]<class Transformer>(const Transformer& model) -> std::unique_ptr<running_model<T>> {
         return std::make_unique<running<Transformer>>(model, how);
@@ -68,9 +68,5 @@ template <class T> std::unique_ptr<running_model<T>> run_model(const models::mod
         return run(models::grouped_query_family::transformer<T>(config, how.again));
     return run(models::latent_family::transformer<T>(config, how.again));
 }
-
-template std::unique_ptr<running_model<double>> run_model(const models::model_config&, const setup&);
-template std::unique_ptr<running_model<float>> run_model(const models::model_config&, const setup&);
-template std::unique_ptr<running_model<bf16>> run_model(const models::model_config&, const setup&);
 
 }  // namespace fathom::parity_test
