@@ -123,12 +123,11 @@ bool train(world& here, Run& run, training_text<Run>& text, const options& chose
     constexpr index parts = 6;
     double pace = 0;  // seconds a step, smoothed
     observe::progress progress{stdout, first, total};
+    run.save_bad_batch_as(chosen.run + "/bad_batch.safetensors");
     while (!run.finished()) {
         const double start = seconds_now();
         const auto batch = text.next();
-        const train::step_settings now = run.settings_of_step();
         const train::step_result seen = run.step(*batch);
-        train::require_finite(run.engine(), run.view(*batch), now, seen, chosen.run + "/bad_batch.safetensors");
         const double took = seconds_now() - start;
         pace = pace == 0 ? took : 0.9 * pace + 0.1 * took;
         past.seconds += took;

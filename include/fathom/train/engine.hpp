@@ -12,7 +12,7 @@
 #include <fathom/optim/update.hpp>
 #include <fathom/recipe/plan.hpp>
 #include <fathom/train/batch_view.hpp>
-#include <functional>
+#include <limits>
 #include <string>
 
 namespace fathom::train {
@@ -187,10 +187,13 @@ template <class Transformer> class engine {
         if (settings.bias_update_speed != 0) update_router_biases(settings.bias_update_speed);
     }
 
-    /// One training step. When the gradient norm is not finite nothing is moved and the result says so.
+    /// One training step. When the loss or the gradient norm is not finite nothing is moved and the result says so.
     step_result step(const batch_view& b, const step_settings& settings) {
         step_result result = accumulate(b, settings);
-        update(settings);
+        if (std::isfinite(result.loss))
+            update(settings);
+        else
+            memory_.state->gradient_norm = std::numeric_limits<double>::quiet_NaN();
         result.step = memory_.state->step;
         result.gradient_norm = memory_.state->gradient_norm;
         result.learning_rate = settings.learning_rate;

@@ -10,6 +10,7 @@
 #include <fathom/data/loader.hpp>
 #include <fathom/optim/words.hpp>
 #include <fathom/recipe/plan.hpp>
+#include <fathom/train/diagnose.hpp>
 #include <fathom/train/engine.hpp>
 #include <fathom/train/settings.hpp>
 #include <memory>
@@ -59,11 +60,12 @@ template <class Transformer> class run {
     }
 
     /// One step on a batch of any number of sequences; the learning rate is the schedule's. Errors: bad ids or shapes;
-    /// a loss or gradient norm that is not finite (nothing has been moved then).
+    /// a loss or gradient norm that is not finite: names the place, saves the batch, and nothing has been moved.
     step_result step(const batch& b) { return step(view(b)); }
     step_result step(const train::batch_view& b) {
-        const step_result seen = engine_.step(b, settings_of_step());
-        last_ = seen;
+        const train::step_settings now = settings_of_step();
+        const step_result seen = engine_.step(b, now);
+        train::require_finite(engine_, b, now, seen, bad_batch_);
         return seen;
     }
     /// The mean losses over held-out text, or over the batches of any range.
@@ -80,6 +82,8 @@ template <class Transformer> class run {
 
     [[nodiscard]] const run_settings& settings() const { return settings_; }
     [[nodiscard]] const run_facts& facts() const { return facts_; }
+    /// Where a batch is saved whose loss or gradient norm is not finite.
+    void save_bad_batch_as(const std::string& path) { bad_batch_ = path; }
     [[nodiscard]] engine_type& engine() { return engine_; }
     /// Where in the data the next batch begins: part of the run's state, so that a checkpoint holds it.
     [[nodiscard]] loader::state& data_position() { return data_position_; }
@@ -102,7 +106,7 @@ template <class Transformer> class run {
     optim::learning_rate_schedule schedule_;
     engine_type engine_;
     loader::state data_position_;
-    std::optional<step_result> last_;
+    std::string bad_batch_ = "bad_batch.safetensors";
 };
 
 /// The training text of a run: a corpus read in the order of the run's seed, from the place that the run is at.
