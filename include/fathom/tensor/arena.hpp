@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <fathom/core/bytes.hpp>
+#include <fathom/core/error.hpp>
 #include <fathom/tensor/matrix.hpp>
 
 namespace fathom {
@@ -60,6 +61,8 @@ class arena {
     /// Writes what was carved since the last mark to the log, under a name.
     constexpr void mark(const char* name, lifetime lives, index first = 0, index count = 1) {
         if (log_ == nullptr) return;
+        if (log_->count == static_cast<index>(log_->items.size()))
+            fail("arena: found a further piece, \"", name, "\", expected at most ", log_->count, " in a log");
         log_->items[static_cast<std::size_t>(log_->count++)] = {name, lives, first, count, marked_, used_ - marked_};
         marked_ = used_;
     }
