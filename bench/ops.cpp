@@ -33,12 +33,12 @@ template <class Work> double best_of(int tries, Work&& work) {
 
 /// Bytes a second of reading two arrays and writing a third on all workers, arrays larger than any cache.
 double memory_bandwidth(host::queue& queue) {
-    constexpr index count = index{1} << 25;
+    constexpr integer count = integer{1} << 25;
     std::vector<float> a(count, 1.0f), b(count, 2.0f), c(count);
-    constexpr index chunk = 1 << 16;
+    constexpr integer chunk = 1 << 16;
     const double seconds = best_of(5, [&] {
-        queue.enqueue(count / chunk, [&](index task, int) {
-            for (index i = task * chunk; i < (task + 1) * chunk; ++i)
+        queue.enqueue(count / chunk, [&](integer task, int) {
+            for (integer i = task * chunk; i < (task + 1) * chunk; ++i)
                 c[static_cast<std::size_t>(i)] = a[static_cast<std::size_t>(i)] + b[static_cast<std::size_t>(i)];
         });
     });
@@ -64,7 +64,7 @@ struct bench {
 struct numbers {
     std::vector<float> values;
     matrix<float> view;
-    numbers(index rows, index width)
+    numbers(integer rows, integer width)
         : values(static_cast<std::size_t>(rows * width)), view{values.data(), rows, width} {
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 101) - 0.5f;
     }
@@ -76,11 +76,11 @@ template <class Recipe> int run(int threads, const char* json) {
     train::engine engine{model, {.batch = Recipe::batch, .workers = threads}, recipe::bytes_of<Recipe>(threads), {}};
     engine.initialise(1);
     host::queue& queue = engine.queue();
-    const index tokens = Recipe::batch.tokens(), length = Recipe::batch.length, h = c.hidden_size;
+    const integer tokens = Recipe::batch.tokens(), length = Recipe::batch.length, h = c.hidden_size;
     const double peak = ops::product_peak(queue), bandwidth = memory_bandwidth(queue);
 
     std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens)), starts(ids.size()), positions(ids.size());
-    for (index i = 0; i < tokens; ++i) {
+    for (integer i = 0; i < tokens; ++i) {
         ids[static_cast<std::size_t>(i)] = static_cast<std::int32_t>((i * 7919) % c.vocab_size);
         positions[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i % length);
     }
@@ -88,7 +88,7 @@ template <class Recipe> int run(int threads, const char* json) {
     const double step = best_of(3, [&] { engine.step(batch, {.learning_rate = 1e-5}); });
 
     bench all{queue};
-    const auto product = [&](const char* name, double calls, index m, index k, index n) {
+    const auto product = [&](const char* name, double calls, integer m, integer k, integer n) {
         numbers x{m, k}, w{n, k}, y{m, n}, dw{n, k};
         const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
         const double bytes = 4.0 * static_cast<double>(m * k + n * k + m * n);
@@ -100,8 +100,8 @@ template <class Recipe> int run(int threads, const char* json) {
                 [&] { ops::product_weight(queue, dw.view, y.view, x.view); });
     };
     const auto layers = static_cast<double>(c.num_hidden_layers);
-    const index qk = c.latent() ? c.qk_nope_head_dim + c.qk_rope_head_dim : c.width_of_head();
-    const index v = c.latent() ? c.v_head_dim : c.width_of_head(), heads = c.num_attention_heads;
+    const integer qk = c.latent() ? c.qk_nope_head_dim + c.qk_rope_head_dim : c.width_of_head();
+    const integer v = c.latent() ? c.v_head_dim : c.width_of_head(), heads = c.num_attention_heads;
     if (c.latent()) {
         product("attention: latents", layers, tokens, h, c.q_lora_rank + c.kv_lora_rank + c.qk_rope_head_dim);
         product("attention: queries", layers, tokens, c.q_lora_rank, heads * qk);
@@ -111,14 +111,14 @@ template <class Recipe> int run(int threads, const char* json) {
     }
     product("attention: output", layers, tokens, heads * v, h);
     {
-        const index kv_heads = c.latent() ? heads : c.key_value_heads(),
-                    shared_dim = c.latent() ? c.qk_rope_head_dim : 0;
+        const integer kv_heads = c.latent() ? heads : c.key_value_heads(),
+                      shared_dim = c.latent() ? c.qk_rope_head_dim : 0;
         const ops::attention_facts facts{heads, kv_heads, qk, v, shared_dim, 0.1};
         numbers q{tokens, heads * qk}, k{tokens, kv_heads * (qk - shared_dim)},
-            shared{tokens, std::max<index>(shared_dim, 1)}, values{tokens, kv_heads * v}, out{tokens, heads * v},
+            shared{tokens, std::max<integer>(shared_dim, 1)}, values{tokens, kv_heads * v}, out{tokens, heads * v},
             lse{heads, tokens}, dq{tokens, heads * qk}, dk{tokens, kv_heads * (qk - shared_dim)},
-            dshared{tokens, std::max<index>(shared_dim, 1)}, dv{tokens, kv_heads * v},
-            parts{tokens, std::max<index>(kv_heads * shared_dim, 1)};
+            dshared{tokens, std::max<integer>(shared_dim, 1)}, dv{tokens, kv_heads * v},
+            parts{tokens, std::max<integer>(kv_heads * shared_dim, 1)};
         const ops::attention_inputs<float> in{
             q.view, k.view, qk - shared_dim, shared_dim > 0 ? shared.view : matrix<float>{}, values.view, v};
         const double pairs = static_cast<double>(tokens) * static_cast<double>(length) / 2 * static_cast<double>(heads);
@@ -135,15 +135,15 @@ template <class Recipe> int run(int threads, const char* json) {
                 shared_dim > 0 ? parts.view : matrix<float>{});
         });
     }
-    const index dense = c.n_routed_experts > 0 ? c.first_k_dense_replace : c.num_hidden_layers;
+    const integer dense = c.n_routed_experts > 0 ? c.first_k_dense_replace : c.num_hidden_layers;
     if (dense > 0) {
         product("dense: gate and up", static_cast<double>(dense), tokens, h, 2 * c.intermediate_size);
         product("dense: down", static_cast<double>(dense), tokens, c.intermediate_size, h);
     }
     if (const auto sparse = static_cast<double>(c.num_hidden_layers - dense); sparse > 0) {
-        const index rows = tokens * c.num_experts_per_tok, e = c.n_routed_experts, i = c.moe_intermediate_size;
-        std::vector<index> offsets(static_cast<std::size_t>(e + 1));
-        for (index g = 0; g <= e; ++g) offsets[static_cast<std::size_t>(g)] = rows * g / e;
+        const integer rows = tokens * c.num_experts_per_tok, e = c.n_routed_experts, i = c.moe_intermediate_size;
+        std::vector<integer> offsets(static_cast<std::size_t>(e + 1));
+        for (integer g = 0; g <= e; ++g) offsets[static_cast<std::size_t>(g)] = rows * g / e;
         numbers x{rows, h}, gate_up{rows, 2 * i}, act{rows, i}, w{e * 2 * i, h}, down{e * h, i}, scale{1, rows};
         const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(2 * i) * static_cast<double>(h);
         const double bytes = 4.0 * static_cast<double>(rows * (h + 2 * i) + e * 2 * i * h);
@@ -179,7 +179,7 @@ template <class Recipe> int run(int threads, const char* json) {
     }
     product("head", 1, tokens, h, c.vocab_size);
     {
-        const index rows = model.head().piece(tokens);
+        const integer rows = model.head().piece(tokens);
         numbers logits{rows, c.vocab_size};
         std::vector<double> losses(static_cast<std::size_t>(rows));
         all.add("cross-entropy", static_cast<double>(pieces(tokens, rows)), 0,

@@ -32,19 +32,19 @@ double peak_rss_mib() {
 template <class Recipe> int run(const options& chosen) {
     constexpr auto model = recipe::transformer_of<Recipe>();
     const recipe::rank_shape shape{.batch = Recipe::batch, .workers = chosen.threads};
-    const index bytes = recipe::bytes_of<Recipe>(chosen.threads);
+    const integer bytes = recipe::bytes_of<Recipe>(chosen.threads);
     train::engine engine{model, shape, bytes, {.group = optim::decay::all}};
     engine.initialise(1);
 
     // As the peer: four batches of random tokens in turn, labels are the tokens.
-    const index tokens = Recipe::batch.tokens(), length = Recipe::batch.length;
+    const integer tokens = Recipe::batch.tokens(), length = Recipe::batch.length;
     std::vector<std::int32_t> ids[4], targets[4];
     for (int b = 0; b < 4; ++b) {
-        const random source{1, static_cast<std::uint64_t>(b)};
-        for (index i = 0; i < tokens; ++i)
+        const random_stream source{1, static_cast<std::uint64_t>(b)};
+        for (integer i = 0; i < tokens; ++i)
             ids[b].push_back(static_cast<std::int32_t>(source.uniform(static_cast<std::uint64_t>(i)) *
                                                        static_cast<double>(model.of.vocab_size)));
-        for (index i = 0; i < tokens; ++i)
+        for (integer i = 0; i < tokens; ++i)
             targets[b].push_back((i + 1) % length == 0 ? train::ignored : ids[b][static_cast<std::size_t>(i + 1)]);
     }
     // The peer has no balance loss, no bias update and no multi-token prediction.

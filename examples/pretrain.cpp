@@ -19,7 +19,6 @@
 namespace pretrain {
 
 using namespace fathom;
-using fathom::index;  // not the one of <strings.h>
 
 // clang-format off
 struct tiny : deepseek_v3<
@@ -28,7 +27,7 @@ struct tiny : deepseek_v3<
     qk_nope_head_dim<32>, qk_rope_head_dim<16>, v_head_dim<32>,
     intermediate_size<704>, moe_intermediate_size<128>,
     n_routed_experts<16>, num_experts_per_tok<4>, n_shared_experts<1>, n_group<4>, topk_group<2>,
-    max_position_embeddings<1'024>> {};
+    max_position_embeddings<1'024>, initializer_range<0.02>> {};
 // clang-format on
 struct machine : mesh<> {};
 struct numbers : precision<weights<fp32>> {};
@@ -63,7 +62,7 @@ run_settings settings_for(const options& chosen, const std::optional<checkpoint:
 }
 
 /// How many steps fit into that many seconds, evaluations and saves included: a run that is thrown away takes a few.
-index steps_within(world& here, run_settings settings, const std::string& corpus, double seconds) {
+integer steps_within(world& here, run_settings settings, const std::string& corpus, double seconds) {
     stage pace_stage{"pace"};
     settings.training_steps = 1'000;  // any: these steps are not kept
     auto trial = start<recipe_type>(here, settings);
@@ -75,19 +74,19 @@ index steps_within(world& here, run_settings settings, const std::string& corpus
         trial.step(*text.next());
     }
     const double step = (seconds_now() - start) / timed;
-    const auto steps = std::max(index{10}, static_cast<index>(0.93 * seconds / step));
+    const auto steps = std::max(integer{10}, static_cast<integer>(0.93 * seconds / step));
     pace_stage.done(form("%.0f ms a step: %lld steps in %s", 1e3 * step, static_cast<long long>(steps),
                          observe::duration_text(seconds).c_str()));
     return steps;
 }
 
 /// The mean loss over `parts` batches spread over the held-out text, or over all of it (0).
-template <class Run> train::step_result evaluate(Run& run, const loader& order, index parts) {
+template <class Run> train::step_result evaluate(Run& run, const loader& order, integer parts) {
     train::step_result mean;
-    const index total = order.held_out_sequences(), batch = run.facts().batch.sequences;
-    const index all = (total + batch - 1) / batch, count = parts > 0 ? std::min(parts, all) : all;
-    for (index i = 0; i < count; ++i) {
-        const index first = all * i / count * batch;
+    const integer total = order.held_out_sequences(), batch = run.facts().batch.sequences;
+    const integer all = (total + batch - 1) / batch, count = parts > 0 ? std::min(parts, all) : all;
+    for (integer i = 0; i < count; ++i) {
+        const integer first = all * i / count * batch;
         const auto seen = run.evaluate(order.held_out(first, std::min(batch, total - first)));
         mean.cross_entropy += seen.cross_entropy * static_cast<double>(seen.targets);
         mean.targets += seen.targets;
@@ -117,10 +116,10 @@ template <class Run>
 bool train(world& here, Run& run, training_text<Run>& text, const options& chosen, double peak, double bigram,
            observe::log& log, history& past) {
     const run_settings& settings = run.settings();
-    const index total = settings.training_steps, first = run.steps_done();
-    const index evaluate_every = chosen.evaluate_every > 0 ? chosen.evaluate_every : std::max(index{1}, total / 8);
+    const integer total = settings.training_steps, first = run.steps_done();
+    const integer evaluate_every = chosen.evaluate_every > 0 ? chosen.evaluate_every : std::max(integer{1}, total / 8);
     const double flops = run.facts().plan.flops * static_cast<double>(settings.micro_batches);
-    constexpr index parts = 6;
+    constexpr integer parts = 6;
     double pace = 0;  // seconds a step, smoothed
     observe::progress progress{stdout, first, total};
     run.save_bad_batch_as(chosen.run + "/bad_batch.safetensors");
@@ -133,7 +132,7 @@ bool train(world& here, Run& run, training_text<Run>& text, const options& chose
         past.seconds += took;
         past.training.push_back({static_cast<double>(seen.step), seen.cross_entropy});
         const double tokens = static_cast<double>(seen.tokens);
-        const index resident = observe::memory_of_process().resident;
+        const integer resident = observe::memory_of_process().resident;
         log.write("step", {{"step", seen.step},
                            {"loss", seen.loss},
                            {"cross_entropy", seen.cross_entropy},
@@ -178,9 +177,9 @@ void sample(Run& run, const run_text& text, const std::vector<std::vector<std::i
             const options& chosen) {
     if (chosen.sample_tokens == 0 || given.empty()) return;
     stage sample_stage{"samples"};
-    index longest = 0;
-    for (const auto& prompt : given) longest = std::max(longest, static_cast<index>(prompt.size()));
-    train::generator generator{run.engine(), static_cast<index>(given.size()),
+    integer longest = 0;
+    for (const auto& prompt : given) longest = std::max(longest, static_cast<integer>(prompt.size()));
+    train::generator generator{run.engine(), static_cast<integer>(given.size()),
                                std::min(longest + chosen.sample_tokens, tiny::config.max_position_embeddings)};
     const auto added = generator.generate(
         given, {.most_tokens = chosen.sample_tokens,
@@ -207,7 +206,7 @@ int pretrain(world& here, const options& chosen) {
     const yardstick held_out = measure_held_out(text, recipe_type::batch.length, settings.across_documents);
     const auto given = prompts(text, chosen);
     for (const auto& prompt : given)
-        if (static_cast<index>(prompt.size()) >= tiny::config.max_position_embeddings)
+        if (static_cast<integer>(prompt.size()) >= tiny::config.max_position_embeddings)
             fail("--prompt: found ", prompt.size(), " tokens, expected fewer than ",
                  tiny::config.max_position_embeddings, " (max_position_embeddings)");
     if (settings.training_steps == 0)

@@ -12,7 +12,7 @@ namespace pretrain {
 
 namespace {
 
-using fathom::fail, fathom::index;
+using fathom::fail, fathom::integer;
 
 /// One option: where its value goes, and what --help says of it.
 struct known_option {
@@ -47,16 +47,16 @@ constexpr known_option known[] = {
     {"minutes", "M", [](options& o, const char* n, const std::string& v) { o.minutes = number_of(n, v, 0.01); },
      "time to train (3): a few steps are timed, and the schedule is laid over as many as fit; the run keeps their "
      "number"},
-    {"steps", "N", [](options& o, const char* n, const std::string& v) { o.steps = number_of(n, v, index{1}); },
+    {"steps", "N", [](options& o, const char* n, const std::string& v) { o.steps = number_of(n, v, integer{1}); },
      "steps of the whole run instead of --minutes, so that two runs are equal; also --set training_steps=N"},
     {"stop-after", "N",
-     [](options& o, const char* n, const std::string& v) { o.stop_after = number_of(n, v, index{1}); },
+     [](options& o, const char* n, const std::string& v) { o.stop_after = number_of(n, v, integer{1}); },
      "save and stop after N steps of this call, as Ctrl-C does"},
     {"evaluate-every", "N",
-     [](options& o, const char* n, const std::string& v) { o.evaluate_every = number_of(n, v, index{1}); },
+     [](options& o, const char* n, const std::string& v) { o.evaluate_every = number_of(n, v, integer{1}); },
      "steps between losses on part of the held-out text (an eighth of the run)"},
     {"save-every", "N",
-     [](options& o, const char* n, const std::string& v) { o.save_every = number_of(n, v, index{1}); },
+     [](options& o, const char* n, const std::string& v) { o.save_every = number_of(n, v, integer{1}); },
      "steps between saves (200); the last two are kept"},
     {"log", "FILE", [](options& o, const char*, const std::string& v) { o.log = v; },
      "JSON lines, one a step and one an evaluation (log.jsonl in the run)"},
@@ -65,7 +65,7 @@ constexpr known_option known[] = {
     {"prompt", "TEXT", [](options& o, const char*, const std::string& v) { o.prompts.push_back(v); },
      "a text that the trained model goes on with, again for more; default: pieces of the held-out text"},
     {"sample-tokens", "N",
-     [](options& o, const char* n, const std::string& v) { o.sample_tokens = number_of(n, v, index{0}); },
+     [](options& o, const char* n, const std::string& v) { o.sample_tokens = number_of(n, v, integer{0}); },
      "length of such a sample (128); 0: none"},
     {"temperature", "T", [](options& o, const char* n, const std::string& v) { o.temperature = number_of(n, v, 0.0); },
      "of sampling (0.7); 0 takes the likeliest token"},

@@ -17,15 +17,15 @@ struct options {
     std::string run = "runs/tiny";
     bool fresh = false;
     double minutes = 3;
-    fathom::index steps = 0;       // 0: as many as fit into the minutes
-    fathom::index stop_after = 0;  // steps of this call; 0: all
-    fathom::index evaluate_every = 0;
-    fathom::index save_every = 200;
+    fathom::integer steps = 0;       // 0: as many as fit into the minutes
+    fathom::integer stop_after = 0;  // steps of this call; 0: all
+    fathom::integer evaluate_every = 0;
+    fathom::integer save_every = 200;
     std::string log;               // none: log.jsonl in the run
     std::vector<std::string> set;  // name=value of run_settings
     // Samples
     std::vector<std::string> prompts;
-    fathom::index sample_tokens = 128;
+    fathom::integer sample_tokens = 128;
     double temperature = 0.7, top_p = 0.95;
 
     bool help = false;

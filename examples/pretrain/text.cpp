@@ -24,7 +24,7 @@ namespace pretrain {
 namespace {
 
 namespace files = std::filesystem;
-using fathom::fail, fathom::index, fathom::mapped_file, fathom::text_of;
+using fathom::fail, fathom::integer, fathom::mapped_file, fathom::text_of;
 
 constexpr double held_out_share = 0.02;
 constexpr double million = 1e6;
@@ -120,7 +120,7 @@ std::vector<text_file> find_text(const options& chosen) {
     return search.found;
 }
 
-std::string trained_tokenizer(const std::vector<text_file>& text, index vocabulary, double limit) {
+std::string trained_tokenizer(const std::vector<text_file>& text, integer vocabulary, double limit) {
     fathom::tokenizer_trainer trainer{{.vocab_size = static_cast<std::int32_t>(vocabulary)}};
     auto left = static_cast<std::size_t>(limit);
     for (const text_file& file : text) {
@@ -143,7 +143,7 @@ std::int32_t end_of_document(const fathom::tokenizer& words, const std::string& 
     fail(path, ": found no token that ends a document, expected one of ", names);
 }
 
-void make_text(const run_text& to, const options& chosen, const std::vector<text_file>& text, index most_vocabulary) {
+void make_text(const run_text& to, const options& chosen, const std::vector<text_file>& text, integer most_vocabulary) {
     stage tokenizer_stage{"tokenizer"};
     const std::string tokenizer = chosen.tokenizer.empty()
                                       ? trained_tokenizer(text, most_vocabulary, chosen.data_limit * million)
@@ -170,7 +170,7 @@ void make_text(const run_text& to, const options& chosen, const std::vector<text
 
 }  // namespace
 
-run_text prepare_text(const options& chosen, bool goes_on, index most_vocabulary) {
+run_text prepare_text(const options& chosen, bool goes_on, integer most_vocabulary) {
     const run_text text{chosen.run + "/corpus.bin", chosen.run + "/tokenizer.json"};
     const std::string record = chosen.run + "/inputs.json";
     const bool made = files::exists(text.corpus) && files::exists(text.tokenizer) && files::exists(record);
@@ -207,7 +207,7 @@ run_text prepare_text(const options& chosen, bool goes_on, index most_vocabulary
     return text;
 }
 
-yardstick measure_held_out(const run_text& text, index length, bool across_documents) {
+yardstick measure_held_out(const run_text& text, integer length, bool across_documents) {
     const fathom::corpus corpus = fathom::corpus::open(text.corpus);
     const fathom::loader order{corpus, {.length = length, .across_documents = across_documents}};
     const fathom::tokenizer words = fathom::tokenizer::open(text.tokenizer);
@@ -216,15 +216,15 @@ yardstick measure_held_out(const run_text& text, index length, bool across_docum
     stage bigram_stage{"bigram"};
     const fathom::bigram bigram{corpus};
     yardstick made;
-    index targets = 0;
-    for (index i = 0; i < order.held_out_sequences(); ++i) {
+    integer targets = 0;
+    for (integer i = 0; i < order.held_out_sequences(); ++i) {
         const fathom::batch sequence = order.held_out(i, 1);
         made.bigram_loss += bigram.loss(sequence);
         targets += sequence.targets;
     }
-    made.bigram_loss /= static_cast<double>(std::max(targets, index{1}));
+    made.bigram_loss /= static_cast<double>(std::max(targets, integer{1}));
     made.bytes = static_cast<double>(order.held_out_bytes());
-    for (index i = 0; i < corpus.documents(); ++i) {
+    for (integer i = 0; i < corpus.documents(); ++i) {
         if (!corpus[i].held_out) continue;
         std::int32_t first = 0;
         corpus.read(corpus[i].first, {&first, 1});
@@ -242,17 +242,17 @@ std::vector<std::vector<std::int32_t>> prompts(const run_text& text, const optio
     for (const std::string& prompt : chosen.prompts) made.push_back(words.encode(prompt));
     if (!made.empty()) return made;
     const fathom::corpus corpus = fathom::corpus::open(text.corpus);
-    std::vector<index> documents;
-    constexpr index tokens = 48, samples = 3;
-    for (index i = 0; i < corpus.documents(); ++i)
+    std::vector<integer> documents;
+    constexpr integer tokens = 48, samples = 3;
+    for (integer i = 0; i < corpus.documents(); ++i)
         if (corpus[i].held_out && corpus[i].tokens > 2 * tokens) documents.push_back(i);
-    const index count = std::min(samples, static_cast<index>(documents.size()));
-    for (index s = 0; s < count; ++s) {
+    const integer count = std::min(samples, static_cast<integer>(documents.size()));
+    for (integer s = 0; s < count; ++s) {
         const auto document = corpus[documents[static_cast<std::size_t>(
-            (2 * s + 1) * static_cast<index>(documents.size()) / (2 * count))]];
-        index at = document.tokens / 2;
+            (2 * s + 1) * static_cast<integer>(documents.size()) / (2 * count))]];
+        integer at = document.tokens / 2;
         std::int32_t before = 0;
-        for (const index half = at; at < half + tokens / 2; ++at) {  // to the start of a line, where one is near
+        for (const integer half = at; at < half + tokens / 2; ++at) {  // to the start of a line, where one is near
             corpus.read(document.first + at - 1, {&before, 1});
             if (words.bytes(before).ends_with('\n')) break;
         }

@@ -18,14 +18,14 @@ struct run_text {
 /// Makes them, or finds that they are there and that what they were made from has not changed. Where the run has saves
 /// (`goes_on`), other text is an error; no text named on the command line then means the text it has. Errors: text that
 /// is missing, empty or binary; a tokenizer of more than `most_vocabulary` tokens.
-[[nodiscard]] run_text prepare_text(const options& chosen, bool goes_on, fathom::index most_vocabulary);
+[[nodiscard]] run_text prepare_text(const options& chosen, bool goes_on, fathom::integer most_vocabulary);
 
 /// The held-out text, in sequences of `length` tokens, as the simplest model sees it.
 struct yardstick {
     double bigram_loss = 0;  // nats a token
     double bytes = 0;        // of text that is predicted: all but each document's first token
 };
-[[nodiscard]] yardstick measure_held_out(const run_text& text, fathom::index length, bool across_documents);
+[[nodiscard]] yardstick measure_held_out(const run_text& text, fathom::integer length, bool across_documents);
 
 /// Texts to go on with: those asked for, or stretches of held-out documents.
 [[nodiscard]] std::vector<std::vector<std::int32_t>> prompts(const run_text& text, const options& chosen);

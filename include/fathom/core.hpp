@@ -1,10 +1,10 @@
 // The front door of the room that everything stands on: number formats, errors, random numbers, files.
 #pragma once
 
-#include <fathom/core/bf16.hpp>    // IWYU pragma: export
-#include <fathom/core/bytes.hpp>   // IWYU pragma: export
-#include <fathom/core/error.hpp>   // IWYU pragma: export
-#include <fathom/core/file.hpp>    // IWYU pragma: export
-#include <fathom/core/json.hpp>    // IWYU pragma: export
-#include <fathom/core/number.hpp>  // IWYU pragma: export
-#include <fathom/core/random.hpp>  // IWYU pragma: export
+#include <fathom/core/bf16.hpp>           // IWYU pragma: export
+#include <fathom/core/bytes.hpp>          // IWYU pragma: export
+#include <fathom/core/error.hpp>          // IWYU pragma: export
+#include <fathom/core/file.hpp>           // IWYU pragma: export
+#include <fathom/core/json.hpp>           // IWYU pragma: export
+#include <fathom/core/number.hpp>         // IWYU pragma: export
+#include <fathom/core/random_stream.hpp>  // IWYU pragma: export

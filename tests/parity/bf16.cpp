@@ -12,7 +12,7 @@ namespace {
 
 void check_case(const std::string& name, const models::model_config& config) {
     const safetensors::file io{parity::path("oracle/" + name + "/io.safetensors")};
-    const index sequences = io.at("input_ids").shape[0], length = io.at("input_ids").shape[1];
+    const integer sequences = io.at("input_ids").shape[0], length = io.at("input_ids").shape[1];
     const auto tokens = parity::integers(io, "input_ids");
     const auto targets = parity::shifted(parity::integers(io, "labels"), length);
     const auto model = run_model<bf16>(config, {.batch = {sequences, length}});
@@ -48,7 +48,7 @@ struct small : deepseek_v3<vocab_size<4096>, hidden_size<256>, num_hidden_layers
 /// next a quarter of the time; one word in eight is any.
 std::vector<std::int32_t> learnable_text(std::size_t count) {
     constexpr std::uint32_t words = 1024;
-    const random source{17, 0}, grammar{17, 1};
+    const random_stream source{17, 0}, grammar{17, 1};
     std::vector<std::int32_t> text(count);
     for (std::size_t i = 1; i < count; ++i) {
         const auto drawn = source.words(i);
@@ -62,7 +62,7 @@ std::vector<std::int32_t> learnable_text(std::size_t count) {
 
 /// The mean loss of steps 181 to 200.
 template <class T> double learned(double* first) {
-    constexpr index sequences = 8, length = 256;
+    constexpr integer sequences = 8, length = 256;
     constexpr std::size_t tokens = sequences * length, steps = 200;
     const auto text = learnable_text(steps * tokens + 1);
     const auto model = run_model<T>(small::config, {.batch = {sequences, length}});

@@ -71,9 +71,9 @@ TEST_CASE("a composed model that no family has: gradients are those of central d
     of.each_parameter([&](const auto& p, const nn::part& part) {
         // The entry with the largest gradient of each part: rounding is smallest there.
         const auto rows = p.gradient.rows_at(part.first, part.rows);
-        const index at = std::max_element(rows.data, rows.data + rows.size(),
-                                          [](double a, double b) { return std::abs(a) < std::abs(b); }) -
-                         rows.data;
+        const integer at = std::max_element(rows.data, rows.data + rows.size(),
+                                            [](double a, double b) { return std::abs(a) < std::abs(b); }) -
+                           rows.data;
         double& weight = p.value.rows_at(part.first, part.rows).data[at];
         const double kept = weight, gradient = rows.data[at], h = 1e-5;
         const auto loss_with = [&](double value) {

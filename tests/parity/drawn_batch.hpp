@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstring>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/train/batch_view.hpp>
 #include <vector>
 
@@ -10,16 +10,16 @@ namespace fathom::parity_test {
 
 /// Random tokens, each the target of the one before it; some targets are ignored, more in later sequences.
 struct drawn_batch {
-    index sequences, length;
+    integer sequences, length;
     std::vector<std::int32_t> tokens, targets;
 
-    drawn_batch(index rows, index columns, index vocab_size, std::uint64_t seed)
+    drawn_batch(integer rows, integer columns, integer vocab_size, std::uint64_t seed)
         : sequences(rows), length(columns), tokens(size()), targets(size(), train::ignored) {
-        const random source{seed, 0};
+        const random_stream source{seed, 0};
         for (std::size_t i = 0; i < size(); ++i)
             tokens[i] = static_cast<std::int32_t>(source.uniform(i) * static_cast<double>(vocab_size));
-        for (index r = 0; r < rows; ++r)
-            for (index c = 0; c + 1 < columns; ++c) {
+        for (integer r = 0; r < rows; ++r)
+            for (integer c = 0; c + 1 < columns; ++c) {
                 const auto i = static_cast<std::size_t>(r * columns + c);
                 if (source.uniform(size() + i) * static_cast<double>(rows + 1) > static_cast<double>(r))
                     targets[i] = tokens[i + 1];

@@ -46,7 +46,7 @@ TEST_CASE("a batch in micro-batches of 1, or of 3 with a smaller last one, equal
     const auto whole = loaded<double>({.batch = {4, 12}});
     const auto seen = whole->accumulate(batch.view(), settings);
     CHECK(seen.targets < 4 * 11);  // some are ignored
-    for (const index most : {1, 3}) {
+    for (const integer most : {1, 3}) {
         CAPTURE(most);
         const auto cut = loaded<double>({.batch = {most, 12}});
         for (int again = 0; again < 2; ++again) {  // the second time starts from the shape of the last micro-batch
@@ -70,7 +70,7 @@ TEST_CASE("one, two and three workers give the same bits") {
     const drawn_batch batch{4, 16, config.vocab_size, 7};
     std::vector<float> weights;
     double loss = 0;
-    for (const index workers : {1, 2, 3}) {
+    for (const integer workers : {1, 2, 3}) {
         CAPTURE(workers);
         const auto model = loaded<float>({.batch = {2, 16}, .workers = workers});
         for (int step = 0; step < 2; ++step) model->step(batch.view(), settings);

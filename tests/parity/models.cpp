@@ -24,7 +24,7 @@ template <class Model, class T> auto make_engine() {
 /// Inputs of a case, as the engine takes them.
 struct inputs {
     std::vector<std::int32_t> tokens, targets, positions, starts;
-    index length;
+    integer length;
     explicit inputs(const safetensors::file& io)
         : tokens(parity::integers(io, "input_ids")), length(io.at("input_ids").shape[1]) {
         // The case with multi-token prediction was made with the tokens themselves as labels.
@@ -35,7 +35,7 @@ struct inputs {
         }
     }
     [[nodiscard]] train::batch_view view() const {
-        return {static_cast<index>(tokens.size()) / length,
+        return {static_cast<integer>(tokens.size()) / length,
                 length,
                 tokens.data(),
                 targets.data(),
@@ -66,7 +66,7 @@ template <class Model, class T> void hidden_states(auto& engine, const safetenso
     const auto& s = engine.memory().saved;
     CLOSE(all(s.embedded), "hidden.embed");
     matrix<T> before = s.embedded;
-    engine.model().each_layer([&](const auto& layer, auto kind, index i, index number) {
+    engine.model().each_layer([&](const auto& layer, auto kind, integer i, integer number) {
         const auto& kept = std::get<kind()>(s.blocks)[static_cast<std::size_t>(i)];
         const std::string name = text_of("hidden.layer", number);
         CLOSE(all(kept.y), name);

@@ -50,18 +50,18 @@ template <class T> double distance(std::span<const T> a, const std::vector<doubl
 }
 
 /// Targets as the engine takes them: labels moved one to the left in each sequence, the last one ignored.
-inline std::vector<std::int32_t> shifted(const std::vector<std::int32_t>& labels, fathom::index length) {
+inline std::vector<std::int32_t> shifted(const std::vector<std::int32_t>& labels, fathom::integer length) {
     std::vector<std::int32_t> targets(labels.size(), fathom::train::ignored);
     for (std::size_t i = 0; i < labels.size(); ++i)
-        if ((static_cast<fathom::index>(i) + 1) % length != 0) targets[i] = labels[i + 1];
+        if ((static_cast<fathom::integer>(i) + 1) % length != 0) targets[i] = labels[i + 1];
     return targets;
 }
 
 /// Where the document of each token starts in its sequence, from positions that restart with every document.
-inline std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& positions, fathom::index length) {
+inline std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& positions, fathom::integer length) {
     std::vector<std::int32_t> starts(positions.size());
     for (std::size_t i = 0; i < positions.size(); ++i)
-        starts[i] = static_cast<std::int32_t>(static_cast<fathom::index>(i) % length) - positions[i];
+        starts[i] = static_cast<std::int32_t>(static_cast<fathom::integer>(i) % length) - positions[i];
     return starts;
 }
 

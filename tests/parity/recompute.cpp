@@ -27,8 +27,8 @@ constexpr option options[] = {
 template <class T> struct outcome {
     double loss = 0;
     std::vector<accumulator_t<T>> gradients;
-    std::vector<std::vector<index>> loads;
-    index bytes = 0;
+    std::vector<std::vector<integer>> loads;
+    integer bytes = 0;
 
     outcome(const models::model_config& config, const std::string& weights, const nn::recomputation& again) {
         const auto model = run_model<T>(config, {.batch = {2, 16}, .again = again});

@@ -37,8 +37,8 @@ template <class Transformer> class running final : public running_model<typename
         for (auto& bias : train::named_router_biases(engine_)) all.push_back(bias);
         return all;
     }
-    std::vector<std::vector<index>> loads() override {
-        std::vector<std::vector<index>> all;
+    std::vector<std::vector<integer>> loads() override {
+        std::vector<std::vector<integer>> all;
         const auto add = [&all](const auto& buffers) {
             if constexpr (requires { buffers.load; })
                 all.emplace_back(buffers.load.data, buffers.load.data + buffers.load.size());

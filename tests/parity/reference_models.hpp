@@ -12,7 +12,7 @@ namespace fathom::parity_test {
 /// How a model is run.
 struct setup {
     nn::extents batch;  // the most that a micro-batch holds
-    index workers = 2;
+    integer workers = 2;
     nn::recomputation again{};
     optim::adamw_facts adamw{};
 };
@@ -35,9 +35,9 @@ template <class T> class running_model {
     virtual train::step_result step(const train::batch_view&, const train::step_settings&) = 0;
     virtual train::step_result evaluate(const train::batch_view&, const train::step_settings&) = 0;
     virtual tensors gradients() = 0;
-    virtual tensors weights() = 0;                        // as the optimizer keeps them, router biases last
-    virtual std::vector<std::vector<index>> loads() = 0;  // of every router, in order
-    virtual matrix<T> normed(int depth) = 0;              // what the head reads for a depth of prediction
+    virtual tensors weights() = 0;                          // as the optimizer keeps them, router biases last
+    virtual std::vector<std::vector<integer>> loads() = 0;  // of every router, in order
+    virtual matrix<T> normed(int depth) = 0;                // what the head reads for a depth of prediction
 };
 
 /// Latent attention with dense layers and experts, or Llama's dense layers. For double, float and bf16.

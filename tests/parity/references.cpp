@@ -32,7 +32,7 @@ template <class T>
 void check_case(const std::string& name, const models::model_config& config, const train::step_settings& settings,
                 double bound) {
     const safetensors::file io{parity::path("reference/" + name + "/io.safetensors")};
-    const index sequences = io.at("input_ids").shape[0], length = io.at("input_ids").shape[1];
+    const integer sequences = io.at("input_ids").shape[0], length = io.at("input_ids").shape[1];
     const auto tokens = parity::integers(io, "input_ids");
     const auto targets = parity::shifted(parity::integers(io, "labels"), length);
     const auto model = run_model<T>(config, {.batch = {sequences, length}});
@@ -44,7 +44,7 @@ void check_case(const std::string& name, const models::model_config& config, con
     for (int k = 1; k <= config.num_nextn_predict_layers; ++k)
         CHECK(parity::distance<T>(all(model->normed(k)), parity::numbers(io, text_of("mtp.depth", k, ".hidden"))) <=
               bound);
-    index layer = config.first_k_dense_replace;
+    integer layer = config.first_k_dense_replace;
     for (const auto& load : model->loads()) {
         const auto expected = parity::integers(io, text_of("router.layer", layer++, ".load"));
         CHECK(std::equal(load.begin(), load.end(), expected.begin(), expected.end()));
@@ -55,7 +55,7 @@ void check_case(const std::string& name, const models::model_config& config, con
 template <class T> void check_trajectory(double step_bound, double end_bound) {
     const safetensors::file seen{parity::path("reference/v3_all_trajectory/trajectory.safetensors")};
     const auto& shape = seen.at("tokens").shape;
-    const index sequences = shape[1], length = shape[2];
+    const integer sequences = shape[1], length = shape[2];
     const auto tokens = parity::integers(seen, "tokens");
     const auto targets = parity::shifted(tokens, length);
     const auto rates = parity::numbers(seen, "learning_rate");
@@ -86,8 +86,9 @@ template <class A> void check_bias_update(double bound) {
     for (std::size_t update = 0; update * experts < loads.size(); ++update) {
         const auto start = static_cast<std::ptrdiff_t>(update * experts),
                    end = static_cast<std::ptrdiff_t>((update + 1) * experts);
-        const std::vector<index> load(loads.begin() + start, loads.begin() + end);
-        ops::bias_update(queue, bias.data(), load.data(), static_cast<index>(experts), parity::numbers(io, "gamma")[0]);
+        const std::vector<integer> load(loads.begin() + start, loads.begin() + end);
+        ops::bias_update(queue, bias.data(), load.data(), static_cast<integer>(experts),
+                         parity::numbers(io, "gamma")[0]);
         CHECK(parity::distance<A>(bias, {after.begin() + start, after.begin() + end}) <= bound);
     }
 }

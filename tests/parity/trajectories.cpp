@@ -11,7 +11,7 @@ namespace fathom::parity_test {
 template <class T> void follow(const std::string& name, const models::model_config& config, double bound) {
     const safetensors::file seen{parity::path("oracle/" + name + "/trajectory.safetensors")};
     const auto& shape = seen.at("tokens").shape;
-    const index sequences = shape[1], length = shape[2];
+    const integer sequences = shape[1], length = shape[2];
     const auto tokens = parity::integers(seen, "tokens");
     const auto targets = parity::shifted(tokens, length);
     const auto losses = parity::numbers(seen, "loss"), norms = parity::numbers(seen, "grad_norm");

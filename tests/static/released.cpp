@@ -28,15 +28,15 @@ static_assert(activated_parameters_of<released::v3>(without_embedding, with_head
 static_assert(activated_parameters_of<released::v3>(with_embedding, with_head) == 37'552'297'472);
 
 // V3's parts.
-template <class Layer> consteval index size_of(const Layer& layer) {
-    index n = 0;
+template <class Layer> consteval integer size_of(const Layer& layer) {
+    integer n = 0;
     typename Layer::template parameters<float> none{};
     layer.each_parameter(none, [&](auto&, const nn::storage& facts, auto...) { n += facts.size(); });
     return n;
 }
 constexpr auto v3 = released::v3::family::transformer<float>(released::v3::config);
 constexpr auto& v3_experts = std::get<1>(v3.segments).layer;
-constexpr index router_bias = 256;
+constexpr integer router_bias = 256;
 static_assert(size_of(v3_experts.self_attn()) == 187'107'328);
 static_assert(size_of(v3_experts) + router_bias == 11'507'286'272);
 static_assert(size_of(v3.mtp()) + router_bias == 11'610'068'224);

@@ -20,8 +20,8 @@ struct medium : deepseek_v3<vocab_size<4'096>, hidden_size<256>, num_hidden_laye
 struct medium_recipe : training<medium, mesh<>, precision<weights<fp32>>, sequence_length<256>, micro_batch<8>> {};
 
 /// A figure of this process in bytes: "VmHWM" is the most that was resident.
-index process_figure(const char* name) {
-    index kibibytes = 0;
+integer process_figure(const char* name) {
+    integer kibibytes = 0;
     char line[256];
     std::FILE* status = std::fopen("/proc/self/status", "r");
     while (status != nullptr && std::fgets(line, sizeof line, status) != nullptr)
@@ -32,17 +32,17 @@ index process_figure(const char* name) {
 }
 
 /// The peak of a child process that does `work` and nothing else.
-template <class Work> index peak_of_child(Work&& work) {
+template <class Work> integer peak_of_child(Work&& work) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
         work();
-        const index peak = process_figure("VmHWM");
+        const integer peak = process_figure("VmHWM");
         _exit(write(ends[1], &peak, sizeof peak) == static_cast<ssize_t>(sizeof peak) ? 0 : 1);
     }
-    index peak = 0;
+    integer peak = 0;
     close(ends[1]);
     CHECK(read(ends[0], &peak, sizeof peak) == static_cast<ssize_t>(sizeof peak));
     close(ends[0]);
@@ -54,24 +54,24 @@ template <class Work> index peak_of_child(Work&& work) {
 
 TEST_CASE("a process holds the planned arena and what the libraries take") {
     constexpr int workers = 2;
-    constexpr index arena = recipe::bytes_of<medium_recipe>(workers);
-    const index empty = peak_of_child([] {});
+    constexpr integer arena = recipe::bytes_of<medium_recipe>(workers);
+    const integer empty = peak_of_child([] {});
     // The libraries' own memory: oneDNN writes its code and packs operands, which it does for one product as for all.
-    const index libraries =
+    const integer libraries =
         peak_of_child([] {
             host::workers pool{workers};
             host::queue queue{pool, nullptr, 0};
-            constexpr index n = 512;
+            constexpr integer n = 512;
             std::vector<float> a(n * n), b(n * n), c(n * n);
             for (const auto left : {ops::side::plain, ops::side::transposed})
                 for (const auto right : {ops::side::plain, ops::side::transposed})
-                    queue.enqueue(workers, [&](index, int) {
+                    queue.enqueue(workers, [&](integer, int) {
                         std::vector<float> own(n * n);
                         ops::gemm(left, right, n, n, n, 1.0f, a.data(), n, b.data(), n, 0.0f, own.data(), n);
                     });
         }) -
         empty;
-    const index training = peak_of_child([] {
+    const integer training = peak_of_child([] {
         train::engine engine{
             recipe::transformer_of<medium_recipe>(), {.batch = medium_recipe::batch, .workers = workers}, arena, {}};
         engine.initialise(1);

@@ -114,7 +114,7 @@ TEST_CASE("a NaN in a weight is found where it first shows") {
         const auto& ids = std::get<1>(of.engine->memory().saved.blocks)[0].in.mlp.ids;
         of.engine->evaluate({2, 17, of.batch.ids.data(), of.batch.targets.data()}, settings);
         bool chosen = false;
-        for (index j = 0; j < ids.width; ++j) chosen = chosen || ids(f.row, j) == 2;
+        for (integer j = 0; j < ids.width; ++j) chosen = chosen || ids(f.row, j) == 2;
         CHECK(chosen);
     }
     SUBCASE("dense feed-forward") {
@@ -159,7 +159,7 @@ TEST_CASE("what overflows in backward only is found there") {
         const auto down = of.weight("model.layers.0.mlp.down_proj.weight");
         std::fill_n(down.data, down.size(), 3e38f);
         const auto head = of.weight("lm_head.weight");
-        for (index i = 0; i < head.size(); ++i) head.data[i] *= 1e4f;
+        for (integer i = 0; i < head.size(); ++i) head.data[i] *= 1e4f;
         const auto f = of.find();
         CHECK(f.backward);
         CHECK(f.layer == 0);

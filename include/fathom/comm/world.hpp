@@ -12,8 +12,8 @@ namespace fathom {
 class world {
   public:
     explicit world(const std::atomic<bool>* stop = nullptr) : stop_(stop) {}
-    [[nodiscard]] index rank() const { return 0; }
-    [[nodiscard]] index size() const { return 1; }
+    [[nodiscard]] integer rank() const { return 0; }
+    [[nodiscard]] integer size() const { return 1; }
     /// Whether somebody asked the program to stop (Ctrl-C under `launch`).
     [[nodiscard]] bool stop_requested() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
     /// A line on standard output, on one rank.

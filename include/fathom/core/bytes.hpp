@@ -6,17 +6,17 @@
 namespace fathom {
 
 /// A number of elements or bytes. Signed, so that differences and loops need no care.
-using index = std::int64_t;
+using integer = std::int64_t;
 
 inline namespace literals {
-consteval index operator""_KiB(unsigned long long n) { return static_cast<index>(n) << 10; }
-consteval index operator""_MiB(unsigned long long n) { return static_cast<index>(n) << 20; }
-consteval index operator""_GiB(unsigned long long n) { return static_cast<index>(n) << 30; }
+consteval integer operator""_KiB(unsigned long long n) { return static_cast<integer>(n) << 10; }
+consteval integer operator""_MiB(unsigned long long n) { return static_cast<integer>(n) << 20; }
+consteval integer operator""_GiB(unsigned long long n) { return static_cast<integer>(n) << 30; }
 }  // namespace literals
 
 /// n rounded up to a multiple of m.
-constexpr index round_up(index n, index m) { return (n + m - 1) / m * m; }
+constexpr integer round_up(integer n, integer m) { return (n + m - 1) / m * m; }
 /// How many pieces of m it takes to hold n.
-constexpr index pieces(index n, index m) { return (n + m - 1) / m; }
+constexpr integer pieces(integer n, integer m) { return (n + m - 1) / m; }
 
 }  // namespace fathom

@@ -60,8 +60,8 @@ class value {
     [[nodiscard]] bool as_bool() const { return as<bool>("true or false"); }
     [[nodiscard]] std::int64_t as_int() const { return as<std::int64_t>("an integer of 64 bits"); }
     [[nodiscard]] double as_number() const {
-        const auto* integer = std::get_if<std::int64_t>(&held_);
-        return integer ? static_cast<double>(*integer) : as<double>("a number");
+        const auto* whole = std::get_if<std::int64_t>(&held_);
+        return whole ? static_cast<double>(*whole) : as<double>("a number");
     }
     [[nodiscard]] const std::string& as_string() const { return as<std::string>("a string"); }
     [[nodiscard]] const array& items() const { return as<array>("an array"); }
@@ -372,9 +372,9 @@ class parser {
         }
         const char *first = text_.data() + start, *last = text_.data() + at_;
         const bool minus_zero = negative && at_ - start == 2 && first[1] == '0';  // an integer would lose the sign
-        std::int64_t integer = 0;
-        if (whole && !minus_zero && std::from_chars(first, last, integer).ec == std::errc{}) {
-            result.held_ = integer;
+        std::int64_t exact = 0;
+        if (whole && !minus_zero && std::from_chars(first, last, exact).ec == std::errc{}) {
+            result.held_ = exact;
             return;
         }
         double number = 0;

@@ -9,7 +9,7 @@ namespace fathom {
 
 namespace detail {
 
-inline std::string text_of_bytes(index bytes) {
+inline std::string text_of_bytes(integer bytes) {
     static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double size = static_cast<double>(bytes);
     int unit = 0;
@@ -35,7 +35,7 @@ inline const char* text_of_lifetime(lifetime lives) {
 }
 
 /// One line of a table: an item, how long it lives, its bytes and its share.
-inline std::string line_of_item(const arena_item& item, index all) {
+inline std::string line_of_item(const arena_item& item, integer all) {
     char name[64], line[160];
     if (item.count > 1)
         std::snprintf(name, sizeof name, item.lives == lifetime::call ? "%s (%lld)" : "%s %lld-%lld", item.name,
@@ -52,10 +52,10 @@ inline std::string line_of_item(const arena_item& item, index all) {
 /// A change of a recipe that is tried when it does not fit: every one is lowered at compile time.
 struct smaller_recipe {
     const char* change;
-    index bytes;
+    integer bytes;
 };
 
-template <class Recipe> consteval index bytes_with(nn::recomputation again, nn::extents batch) {
+template <class Recipe> consteval integer bytes_with(nn::recomputation again, nn::extents batch) {
     constexpr auto config = Recipe::model::config;
     const auto model = Recipe::model::family::template transformer<typename Recipe::numbers::weights>(config, again);
     return recipe::lower(model, {.batch = batch}).bytes;
@@ -66,7 +66,7 @@ template <class Recipe> consteval index bytes_with(nn::recomputation again, nn::
 /// Bytes by item and lifetime, parameters and FLOPs of a recipe on one rank with 4 workers. With a budget in bytes
 /// above 0 it also says whether the recipe fits, and when it doesn't, which changes would: what backward recomputes,
 /// and the micro-batch.
-template <class Recipe> std::string explain(index budget = 0) {
+template <class Recipe> std::string explain(integer budget = 0) {
     static constexpr recipe::plan plan = recipe::plan_of<Recipe>();
     std::string page = text_of("A model of ", plan.parameters, " parameters, ", plan.activated_parameters,
                                " of them used by a token.\n");
@@ -74,7 +74,7 @@ template <class Recipe> std::string explain(index budget = 0) {
                     plan.flops / 1e9, " GFLOP forward and backward (",
                     plan.flops / 1e6 / static_cast<double>(Recipe::batch.tokens()), " MFLOP a token).\n");
     page += text_of("A rank holds ", plan.bytes, " bytes (", detail::text_of_bytes(plan.bytes), "):\n");
-    for (index i = 0; i < plan.memory.count; ++i)
+    for (integer i = 0; i < plan.memory.count; ++i)
         page += detail::line_of_item(plan.memory.items[static_cast<std::size_t>(i)], plan.bytes);
     if (budget <= 0) return page;
     if (plan.bytes <= budget) return page + text_of("It fits in ", detail::text_of_bytes(budget), ".\n");

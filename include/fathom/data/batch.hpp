@@ -10,8 +10,8 @@ namespace fathom {
 
 /// Sequences of one length, one after another; each array is [sequences * length].
 struct batch {
-    index sequences = 0;
-    index length = 0;
+    integer sequences = 0;
+    integer length = 0;
     std::vector<std::int32_t> tokens;
     /// labels[i] is the target of position i: the token after it, already shifted. -100 is ignored.
     std::vector<std::int32_t> labels;
@@ -20,7 +20,7 @@ struct batch {
     /// The index, in its sequence, of the first token that each token may attend to: where its document starts.
     std::vector<std::int32_t> starts;
     /// How many labels are not ignored.
-    index targets = 0;
+    integer targets = 0;
 };
 
 }  // namespace fathom

@@ -24,14 +24,14 @@ class bigram {
   public:
     /// Learns from the documents of a corpus that are not held out.
     explicit bigram(const corpus& text) : vocab_size_(text.vocab_size()) {
-        index documents = 0;
-        for (index i = 0; i < text.documents(); ++i) documents += text[i].held_out ? 0 : 1;
-        const index cuts = documents < 10 ? 10 : 1;  // few documents are cut in pieces
+        integer documents = 0;
+        for (integer i = 0; i < text.documents(); ++i) documents += text[i].held_out ? 0 : 1;
+        const integer cuts = documents < 10 ? 10 : 1;  // few documents are cut in pieces
         std::vector<stretch> all, most, tenth;
-        for (index i = 0; i < text.documents(); ++i) {
+        for (integer i = 0; i < text.documents(); ++i) {
             const corpus::document document = text[i];
-            for (index cut = 0; cut < cuts && !document.held_out; ++cut) {
-                const index first = document.tokens * cut / cuts, last = document.tokens * (cut + 1) / cuts;
+            for (integer cut = 0; cut < cuts && !document.held_out; ++cut) {
+                const integer first = document.tokens * cut / cuts, last = document.tokens * (cut + 1) / cuts;
                 stretch& made = all.emplace_back(static_cast<std::size_t>(last - first));
                 text.read(document.first + first, made);
                 (all.size() % 10 == 0 ? tenth : most).push_back(made);
@@ -43,7 +43,7 @@ class bigram {
     }
 
     [[nodiscard]] double probability(std::int32_t before, std::int32_t token) const {
-        const index context = row_size(before);
+        const integer context = row_size(before);
         const double weight = context > 0 ? weights_[bucket(context)] : 0;
         return weight * after(before, token) + (1 - weight) * anywhere(token);
     }
@@ -63,10 +63,10 @@ class bigram {
         std::int32_t count;
     };
 
-    static std::size_t bucket(index context) {
+    static std::size_t bucket(integer context) {
         return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(context)));
     }
-    [[nodiscard]] index row_size(std::int32_t before) const { return contexts_[static_cast<std::size_t>(before)]; }
+    [[nodiscard]] integer row_size(std::int32_t before) const { return contexts_[static_cast<std::size_t>(before)]; }
     [[nodiscard]] double anywhere(std::int32_t token) const {
         return static_cast<double>(singles_[static_cast<std::size_t>(token)] + 1) /
                static_cast<double>(tokens_ + vocab_size_);
@@ -87,12 +87,12 @@ class bigram {
         contexts_.assign(vocab, 0);
         tokens_ = 0;
         for (const stretch& s : text) {
-            tokens_ += static_cast<index>(s.size());
+            tokens_ += static_cast<integer>(s.size());
             for (const std::int32_t token : s) ++singles_[static_cast<std::size_t>(token)];
             for (std::size_t i = 1; i < s.size(); ++i) ++contexts_[static_cast<std::size_t>(s[i - 1])];
         }
         // What follows each token, sorted by that token, then counted row by row.
-        std::vector<index> next(vocab + 1, 0);
+        std::vector<integer> next(vocab + 1, 0);
         for (std::size_t a = 0; a < vocab; ++a) next[a + 1] = next[a] + contexts_[a];
         std::vector<std::int32_t> pairs(static_cast<std::size_t>(next[vocab]));
         for (const stretch& s : text)
@@ -118,7 +118,7 @@ class bigram {
         std::array<std::vector<std::pair<double, double>>, buckets> seen;  // by bucket: p after, p anywhere
         for (const stretch& s : text)
             for (std::size_t i = 1; i < s.size(); ++i)
-                if (const index context = row_size(s[i - 1]); context > 0)
+                if (const integer context = row_size(s[i - 1]); context > 0)
                     seen[bucket(context)].emplace_back(after(s[i - 1], s[i]), anywhere(s[i]));
         for (std::size_t b = 0; b < buckets; ++b) {
             double& weight = weights_[b] = b > 0 && seen[b].empty() ? weights_[b - 1] : 0.5;
@@ -131,9 +131,9 @@ class bigram {
     }
 
     static constexpr std::size_t buckets = 64;
-    index vocab_size_, tokens_ = 0;
-    std::vector<index> singles_, contexts_;  // [vocab]: occurrences, and those with a token after them
-    std::vector<follower> followers_;        // of token a: [rows_[a], rows_[a + 1]), sorted
+    integer vocab_size_, tokens_ = 0;
+    std::vector<integer> singles_, contexts_;  // [vocab]: occurrences, and those with a token after them
+    std::vector<follower> followers_;          // of token a: [rows_[a], rows_[a + 1]), sorted
     std::vector<std::ptrdiff_t> rows_;
     std::array<double, buckets> weights_{};
 };

@@ -19,10 +19,10 @@ namespace fathom {
 class corpus {
   public:
     struct document {
-        index first;       // its first token
-        index tokens;      // with the end-of-document token
-        index text_bytes;  // of the text that it was
-        bool held_out;     // kept from training, for validation
+        integer first;       // its first token
+        integer tokens;      // with the end-of-document token
+        integer text_bytes;  // of the text that it was
+        bool held_out;       // kept from training, for validation
     };
 
     /// Errors: a file that is missing, empty, cut short, too long or no corpus, or whose tables contradict themselves;
@@ -32,29 +32,29 @@ class corpus {
     [[nodiscard]] const std::string& path() const { return file_.path(); }
     [[nodiscard]] std::int32_t vocab_size() const { return static_cast<std::int32_t>(header_.vocab_size); }
     [[nodiscard]] std::int32_t end_of_document() const { return static_cast<std::int32_t>(header_.end_of_document); }
-    [[nodiscard]] index documents() const { return static_cast<index>(header_.documents); }
-    [[nodiscard]] index tokens() const { return static_cast<index>(header_.tokens); }
+    [[nodiscard]] integer documents() const { return static_cast<integer>(header_.documents); }
+    [[nodiscard]] integer tokens() const { return static_cast<integer>(header_.tokens); }
 
     /// Document i of `documents()`.
-    [[nodiscard]] document operator[](index i) const {
+    [[nodiscard]] document operator[](integer i) const {
         if (i < 0 || i >= documents()) fail(path(), ": found document ", i, ", expected 0 to ", documents() - 1);
-        const auto start = static_cast<index>(number(starts_at() + 8 * i));
-        return {start, static_cast<index>(number(starts_at() + 8 * (i + 1))) - start,
-                static_cast<index>(number(text_bytes_at() + 8 * i)), byte(held_out_at() + i) != 0};
+        const auto start = static_cast<integer>(number(starts_at() + 8 * i));
+        return {start, static_cast<integer>(number(starts_at() + 8 * (i + 1))) - start,
+                static_cast<integer>(number(text_bytes_at() + 8 * i)), byte(held_out_at() + i) != 0};
     }
 
     /// Copies the tokens from `first` on. Errors: a range outside the corpus; an id outside the vocabulary, with its
     /// place in the file.
-    void read(index first, std::span<std::int32_t> into) const {
-        const auto count = static_cast<index>(into.size());
+    void read(integer first, std::span<std::int32_t> into) const {
+        const auto count = static_cast<integer>(into.size());
         if (first < 0 || first > tokens() || count > tokens() - first)
             fail(path(), ": found tokens ", first, " to ", first + count, " asked for, expected within ", tokens());
-        const index width = header_.token_bytes;
+        const integer width = header_.token_bytes;
         const auto copy = [&](auto stored) {
             const std::byte* from = file_.data().data() + tokens_at() + first * width;
             for (std::size_t i = 0; i < into.size(); ++i, from += width) {
                 std::memcpy(&stored, from, sizeof stored);
-                if (stored >= header_.vocab_size) refuse_id(first + static_cast<index>(i), stored);
+                if (stored >= header_.vocab_size) refuse_id(first + static_cast<integer>(i), stored);
                 into[i] = static_cast<std::int32_t>(stored);
             }
         };
@@ -86,7 +86,7 @@ class corpus {
         const std::uint64_t expected = static_cast<std::uint64_t>(tokens_at()) + header_.tokens * header_.token_bytes;
         if (size != expected)
             refuse(size, " bytes, expected ", expected, size < expected ? ": the file has been cut short" : "");
-        for (index i = 0; i <= documents(); ++i) {
+        for (integer i = 0; i <= documents(); ++i) {
             const std::uint64_t start = number(starts_at() + 8 * i);
             const std::uint64_t least = i == 0 ? 0 : number(starts_at() + 8 * (i - 1)) + 1;
             const std::uint64_t most = i == 0 ? 0 : header_.tokens;
@@ -96,24 +96,24 @@ class corpus {
         }
     }
 
-    [[noreturn]] void refuse_id(index token, std::uint64_t id) const {
+    [[noreturn]] void refuse_id(integer token, std::uint64_t id) const {
         fail(path(), ": found token id ", id, " at token ", token, " (byte ",
-             tokens_at() + token * static_cast<index>(header_.token_bytes), " of the file), expected below ",
+             tokens_at() + token * static_cast<integer>(header_.token_bytes), " of the file), expected below ",
              header_.vocab_size);
     }
 
-    [[nodiscard]] index starts_at() const { return sizeof header_; }
-    [[nodiscard]] index text_bytes_at() const { return starts_at() + 8 * (documents() + 1); }
-    [[nodiscard]] index held_out_at() const { return text_bytes_at() + 8 * documents(); }
-    [[nodiscard]] index tokens_at() const {
-        return held_out_at() + documents() + static_cast<index>(detail::padding_after(header_.documents));
+    [[nodiscard]] integer starts_at() const { return sizeof header_; }
+    [[nodiscard]] integer text_bytes_at() const { return starts_at() + 8 * (documents() + 1); }
+    [[nodiscard]] integer held_out_at() const { return text_bytes_at() + 8 * documents(); }
+    [[nodiscard]] integer tokens_at() const {
+        return held_out_at() + documents() + static_cast<integer>(detail::padding_after(header_.documents));
     }
-    [[nodiscard]] std::uint64_t number(index at) const {
+    [[nodiscard]] std::uint64_t number(integer at) const {
         std::uint64_t value;
         std::memcpy(&value, file_.data().data() + at, sizeof value);
         return value;
     }
-    [[nodiscard]] std::uint8_t byte(index at) const { return static_cast<std::uint8_t>(file_.data()[at]); }
+    [[nodiscard]] std::uint8_t byte(integer at) const { return static_cast<std::uint8_t>(file_.data()[at]); }
 
     mapped_file file_;
     detail::corpus_header header_{};

@@ -31,9 +31,9 @@ struct corpus_options {
 };
 
 struct corpus_facts {
-    index documents = 0, held_out_documents = 0;
-    index tokens = 0, held_out_tokens = 0;  // with the end-of-document tokens
-    index text_bytes = 0, held_out_bytes = 0;
+    integer documents = 0, held_out_documents = 0;
+    integer tokens = 0, held_out_tokens = 0;  // with the end-of-document tokens
+    integer text_bytes = 0, held_out_bytes = 0;
 };
 
 namespace detail {
@@ -138,7 +138,7 @@ inline corpus_facts make_corpus(std::span<const std::string> paths, const tokeni
         for (std::size_t i = 0; i < ids.size(); ++i) {
             const detail::text_document& document = documents[first + i];
             writer.add(ids[i], document.size, document.held_out);
-            const auto tokens = static_cast<index>(ids[i].size() + 1), bytes = static_cast<index>(document.size);
+            const auto tokens = static_cast<integer>(ids[i].size() + 1), bytes = static_cast<integer>(document.size);
             facts.documents += 1;
             facts.tokens += tokens;
             facts.text_bytes += bytes;

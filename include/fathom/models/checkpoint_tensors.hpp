@@ -12,15 +12,15 @@ namespace fathom::models {
 
 struct checkpoint_tensor {
     std::string name;
-    std::vector<index> shape;
+    std::vector<integer> shape;
     bool operator==(const checkpoint_tensor&) const = default;
 };
 
 namespace detail {
 
-inline std::string text_of_shape(const std::vector<index>& shape) {
+inline std::string text_of_shape(const std::vector<integer>& shape) {
     std::string text = "[";
-    for (const index extent : shape) text += text_of(text.size() > 1 ? ", " : "", extent);
+    for (const integer extent : shape) text += text_of(text.size() > 1 ? ", " : "", extent);
     return text + ']';
 }
 
@@ -40,10 +40,10 @@ template <class Transformer> std::vector<checkpoint_tensor> checkpoint_tensors(c
             if (part.name == nullptr) continue;
             const std::string_view name = part.name;
             const std::size_t star = name.find('*');
-            std::vector<index> shape{part.rows * (facts.vector ? facts.width : 1)};
+            std::vector<integer> shape{part.rows * (facts.vector ? facts.width : 1)};
             if (!facts.vector) shape.push_back(facts.width);
             if (star == name.npos) all.push_back({text_of(prefixes..., name), shape});
-            for (index n = 0; star != name.npos && n < part.count; ++n)
+            for (integer n = 0; star != name.npos && n < part.count; ++n)
                 all.push_back({text_of(prefixes..., name.substr(0, star), n, name.substr(star + 1)), shape});
         }
     };
@@ -61,9 +61,9 @@ template <class Transformer> std::vector<checkpoint_tensor> checkpoint_tensors(c
 }
 
 /// Modules of multi-token prediction whose weights are among `stored`.
-[[nodiscard]] inline index prediction_depths(const model_config& c, const std::vector<checkpoint_tensor>& stored) {
-    index depths = 0;
-    const auto has = [&](index k) {
+[[nodiscard]] inline integer prediction_depths(const model_config& c, const std::vector<checkpoint_tensor>& stored) {
+    integer depths = 0;
+    const auto has = [&](integer k) {
         const std::string name = text_of("model.layers.", c.num_hidden_layers + k, ".eh_proj.weight");
         return std::any_of(stored.begin(), stored.end(), [&](const auto& t) { return t.name == name; });
     };
@@ -77,12 +77,12 @@ template <class Transformer> std::vector<checkpoint_tensor> checkpoint_tensors(c
 inline void check_tensors(const std::vector<checkpoint_tensor>& described, const std::vector<checkpoint_tensor>& stored,
                           std::string_view place) {
     const checkpoint_tensor* embedding = detail::find(described, "model.embed_tokens.weight");
-    const auto source_of = [&](std::string_view name, std::vector<index>& shape) -> bool {
+    const auto source_of = [&](std::string_view name, std::vector<integer>& shape) -> bool {
         const auto base = [&](std::string_view tail) { return name.substr(0, name.size() - tail.size()); };
         if (const std::string_view tail = "_scale_inv"; name.ends_with(tail)) {
             const checkpoint_tensor* weight = detail::find(described, base(tail));
             if (weight == nullptr) return false;
-            for (const index extent : weight->shape) shape.push_back(pieces(extent, 128));
+            for (const integer extent : weight->shape) shape.push_back(pieces(extent, 128));
             return true;
         }
         if (embedding != nullptr) shape = embedding->shape;
@@ -95,11 +95,11 @@ inline void check_tensors(const std::vector<checkpoint_tensor>& described, const
     for (const checkpoint_tensor& tensor : stored) {
         const checkpoint_tensor* found = detail::find(described, tensor.name);
         if (tensor.name.ends_with(".rotary_emb.inv_freq")) continue;
-        std::vector<index> shape;
+        std::vector<integer> shape;
         if (found == nullptr && !source_of(tensor.name, shape))
             fail(place, ": tensor ", tensor.name, ": found it with shape ", detail::text_of_shape(tensor.shape),
                  ", expected only what the model describes");
-        const std::vector<index>& expected = found != nullptr ? found->shape : shape;
+        const std::vector<integer>& expected = found != nullptr ? found->shape : shape;
         if (tensor.shape != expected)
             fail(place, ": tensor ", tensor.name, ": found shape ", detail::text_of_shape(tensor.shape), ", expected ",
                  detail::text_of_shape(expected));

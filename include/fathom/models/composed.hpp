@@ -174,17 +174,17 @@ template <class Attention, class FeedForward>
 struct detail::is_block<block<Attention, FeedForward>> : std::true_type {};
 
 /// N equal layers.
-template <index N, class Block>
+template <integer N, class Block>
 struct repeat : rule::repeat_is_of_blocks<(N > 0 && detail::is_block<Block>::value), Block> {};
 
 namespace models {
 
 /// repeat<N, block<A, F>> taken apart.
 template <class Repeat> struct repeat_parts;
-template <index N, class A, class F> struct repeat_parts<repeat<N, block<A, F>>> {
+template <integer N, class A, class F> struct repeat_parts<repeat<N, block<A, F>>> {
     using attention = A;
     using feed_forward = F;
-    static constexpr index layers = N;
+    static constexpr integer layers = N;
 };
 
 /// A config without what belongs to single layers.
@@ -204,7 +204,7 @@ constexpr model_config whole_of(const model_config& c) {
 template <class First, class... Rest> struct composed_family {
     template <class T> static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
         const model_config whole = whole_of(c);
-        index first = 0;
+        integer first = 0;
         auto model = assemble<T>(
             c, again, std::tuple{layers<T, First>(whole, again, first), layers<T, Rest>(whole, again, first)...});
         model.of.rope = repeat_parts<First>::attention::configured(whole).rotary();
@@ -245,10 +245,10 @@ template <class First, class... Rest> struct composed_family {
 
   private:
     template <class T, class Repeat>
-    static constexpr auto layers(const model_config& whole, const nn::recomputation& again, index& first) {
+    static constexpr auto layers(const model_config& whole, const nn::recomputation& again, integer& first) {
         using part = repeat_parts<Repeat>;
         using kind = typename part::feed_forward::template block<T, typename part::attention>;
-        const index from = first;
+        const integer from = first;
         first += part::layers;
         return segment<kind>{{{whole.hidden_size, whole.rms_norm_eps, part::attention::facts(whole),
                                part::feed_forward::facts(whole, part::attention::is_latent)},
@@ -274,9 +274,9 @@ template <class First, class... Rest> struct composed_family {
 namespace detail {
 
 template <class T> inline constexpr bool is_repeat = false;
-template <index N, class Block> inline constexpr bool is_repeat<repeat<N, Block>> = true;
-template <class T> inline constexpr index layers_of = 0;
-template <index N, class Block> inline constexpr index layers_of<repeat<N, Block>> = N;
+template <integer N, class Block> inline constexpr bool is_repeat<repeat<N, Block>> = true;
+template <class T> inline constexpr integer layers_of = 0;
+template <integer N, class Block> inline constexpr integer layers_of<repeat<N, Block>> = N;
 
 template <class... T> struct types {};
 /// Words and repeats, each in their order.
@@ -291,9 +291,9 @@ struct sorted_words<types<W...>, types<R...>, First, Rest...>
 
 template <class T> inline constexpr bool is_sound_repeat = false;
 /// sizeof asks block and repeat for their own rules, which a type that is only named would keep to itself.
-template <index N, class Block>
+template <integer N, class Block>
 inline constexpr bool is_sound_repeat<repeat<N, Block>> = sizeof(repeat<N, Block>) > 0 && sizeof(Block) > 0 && false;
-template <index N, class A, class F>
+template <integer N, class A, class F>
 inline constexpr bool is_sound_repeat<repeat<N, block<A, F>>> =
     sizeof(repeat<N, block<A, F>>) > 0 &&
     sizeof(block<A, F>) > 0 && N > 0 && is_attention<A>::value&& is_feed_forward<F>::value;
@@ -317,7 +317,7 @@ template <bool Sound, class HiddenSize, class... Repeats> struct repeats_fit_the
 template <class HiddenSize, class First, class... Rest> struct repeats_fit_the_model<true, HiddenSize, First, Rest...> {
     template <class R> using attention_of = typename models::repeat_parts<R>::attention;
     template <class R>
-    static constexpr index turning = attention_of<R>::configured({.hidden_size = HiddenSize::value}).rotary().dim;
+    static constexpr integer turning = attention_of<R>::configured({.hidden_size = HiddenSize::value}).rotary().dim;
     // sizeof looks at each rule, also where two layers share one.
     static constexpr bool holds = sizeof(typename attention_of<First>::template rules<HiddenSize>) > 0 &&
                                   ((sizeof(typename attention_of<Rest>::template rules<HiddenSize>) > 0) && ...) &&

@@ -14,32 +14,32 @@ namespace fathom::models {
 enum class family : unsigned char { llama, deepseek_moe, deepseek_v2, deepseek_v3, composed };
 
 /// Modules of multi-token prediction that a model may have: V3 has one.
-inline constexpr index max_prediction_depths = 8;
+inline constexpr integer max_prediction_depths = 8;
 
 /// Every number that a description in types fixes.
 struct model_config {
     family type = family::deepseek_v3;
-    index vocab_size = 0;
-    index hidden_size = 0;
-    index num_hidden_layers = 0;
-    index first_k_dense_replace = 0;
-    index num_attention_heads = 0;
-    index num_key_value_heads = 0;  // 0: as many as attention heads
-    index head_dim = 0;             // 0: hidden_size / num_attention_heads
-    index q_lora_rank = 0;
-    index kv_lora_rank = 0;
-    index qk_nope_head_dim = 0;
-    index qk_rope_head_dim = 0;
-    index v_head_dim = 0;
-    index intermediate_size = 0;
-    index moe_intermediate_size = 0;
-    index n_routed_experts = 0;
-    index num_experts_per_tok = 0;
-    index n_shared_experts = 0;
-    index n_group = 1;
-    index topk_group = 1;
-    index num_nextn_predict_layers = 0;
-    index max_position_embeddings = 4096;
+    integer vocab_size = 0;
+    integer hidden_size = 0;
+    integer num_hidden_layers = 0;
+    integer first_k_dense_replace = 0;
+    integer num_attention_heads = 0;
+    integer num_key_value_heads = 0;  // 0: as many as attention heads
+    integer head_dim = 0;             // 0: hidden_size / num_attention_heads
+    integer q_lora_rank = 0;
+    integer kv_lora_rank = 0;
+    integer qk_nope_head_dim = 0;
+    integer qk_rope_head_dim = 0;
+    integer v_head_dim = 0;
+    integer intermediate_size = 0;
+    integer moe_intermediate_size = 0;
+    integer n_routed_experts = 0;
+    integer num_experts_per_tok = 0;
+    integer n_shared_experts = 0;
+    integer n_group = 1;
+    integer topk_group = 1;
+    integer num_nextn_predict_layers = 0;
+    integer max_position_embeddings = 4096;
     double routed_scaling_factor = 1;
     double rms_norm_eps = 1e-6;
     double initializer_range = 0.006;
@@ -50,10 +50,10 @@ struct model_config {
     ops::rope_facts rope{};
 
     [[nodiscard]] constexpr bool latent() const { return type == family::deepseek_v2 || type == family::deepseek_v3; }
-    [[nodiscard]] constexpr index key_value_heads() const {
+    [[nodiscard]] constexpr integer key_value_heads() const {
         return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads;
     }
-    [[nodiscard]] constexpr index width_of_head() const {
+    [[nodiscard]] constexpr integer width_of_head() const {
         return head_dim > 0 ? head_dim : (num_attention_heads > 0 ? hidden_size / num_attention_heads : 0);
     }
     /// Rotary facts with the width of the rotated part filled in.

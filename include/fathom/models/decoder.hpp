@@ -15,10 +15,10 @@ namespace fathom::models {
 
 /// What generation is planned for.
 struct decoder_shape {
-    index sequences = 1;  // texts at once
-    index capacity = 0;   // tokens of a text at most, its prompt included
-    index rows = 64;      // tokens that are worked on at once at most: of a prompt, or one of every text
-    index workers = 4;
+    integer sequences = 1;  // texts at once
+    integer capacity = 0;   // tokens of a text at most, its prompt included
+    integer rows = 64;      // tokens that are worked on at once at most: of a prompt, or one of every text
+    integer workers = 4;
 };
 
 template <class Transformer> struct decoder;
@@ -36,25 +36,25 @@ template <class T, class... Blocks> struct decoder<transformer<T, Blocks...>> {
         std::vector<matrix<T>> caches;
         std::int32_t *ids = nullptr, *positions = nullptr, *sequences = nullptr;  // [rows]
         tensor<A, axis::tokens, axis::vocabulary> logits;                         // [sequences, vocab_size]
-        index steps_at = 0;                                                       // where what a step needs begins
+        integer steps_at = 0;                                                     // where what a step needs begins
         stream x, normed;
         matrix<A> inverse_rms;
         std::tuple<typename nn::decoder<Blocks>::workspace...> work;
         std::byte* scratch = nullptr;
-        index scratch_bytes = 0;
+        integer scratch_bytes = 0;
     };
 
     /// Bytes that a token of a text takes in all layers.
-    [[nodiscard]] constexpr index cache_bytes_per_token() const {
-        index width = 0;
+    [[nodiscard]] constexpr integer cache_bytes_per_token() const {
+        integer width = 0;
         of.each_segment([&](const auto& part, auto) { width += part.count * decoder_of(part.layer).cache_width(); });
-        return width * static_cast<index>(sizeof(T));
+        return width * static_cast<integer>(sizeof(T));
     }
     /// Carves everything; with `to` null it only counts.
     constexpr void carve(arena& all, const decoder_shape& shape, memory* to) const {
         memory local;
         memory& m = to != nullptr ? *to : local;
-        of.each_layer([&](const auto& layer, auto, index, index) {
+        of.each_layer([&](const auto& layer, auto, integer, integer) {
             const auto cache = all.take<T>(shape.sequences * shape.capacity, decoder_of(layer).cache_width());
             if (to != nullptr) m.caches.push_back(cache);
         });
@@ -68,12 +68,12 @@ template <class T, class... Blocks> struct decoder<transformer<T, Blocks...>> {
         carve_step(all, shape.rows, m);
     }
     /// Carves what a step over so many rows needs.
-    constexpr void carve_step(arena& all, index rows, memory& m) const {
+    constexpr void carve_step(arena& all, integer rows, memory& m) const {
         m.x = all.take<T>(rows, of.of.hidden_size);
         m.normed = all.take<T>(rows, of.of.hidden_size);
         m.inverse_rms = all.take<A>(1, rows);
-        const index start = all.used();
-        index end = start;
+        const integer start = all.used();
+        integer end = start;
         of.each_segment([&](const auto& part, auto kind) {
             all.rewind(start);
             std::get<kind()>(m.work) = decoder_of(part.layer).work(all, rows);
@@ -86,14 +86,14 @@ template <class T, class... Blocks> struct decoder<transformer<T, Blocks...>> {
     /// m.positions and m.sequences say which tokens they are, and `tokens` the rest.
     template <class Queue>
     void forward(Queue& queue, const nn::new_tokens<A>& tokens, const typename model_type::template parameters<T>& p,
-                 typename model_type::buffers& b, memory& m, index wanted) const {
+                 typename model_type::buffers& b, memory& m, integer wanted) const {
         ops::embed<T>(queue, m.x, m.ids, p.embedding);
-        of.each_layer([&](const auto& layer, auto kind, index i, index number) {
+        of.each_layer([&](const auto& layer, auto kind, integer i, integer number) {
             const auto at = static_cast<std::size_t>(i);
             decoder_of(layer).forward(queue, tokens, std::get<kind()>(p.blocks)[at], std::get<kind()>(b.blocks)[at],
                                       m.x, m.caches[static_cast<std::size_t>(number)], std::get<kind()>(m.work));
         });
-        const index first = m.x.rows - wanted;
+        const integer first = m.x.rows - wanted;
         const stream last{m.normed.rows_at(first, wanted)};
         ops::rms_norm<T>(queue, last, m.inverse_rms.data, m.x.rows_at(first, wanted), p.final_norm.data,
                          of.of.rms_norm_eps);
@@ -102,8 +102,8 @@ template <class T, class... Blocks> struct decoder<transformer<T, Blocks...>> {
 
   private:
     template <class Layer> static constexpr nn::decoder<Layer> decoder_of(const Layer& layer) { return {layer}; }
-    [[nodiscard]] constexpr index scratch(const decoder_shape& shape) const {
-        index most = of.head().scratch();
+    [[nodiscard]] constexpr integer scratch(const decoder_shape& shape) const {
+        integer most = of.head().scratch();
         of.each_segment(
             [&](const auto& part, auto) { most = std::max(most, decoder_of(part.layer).scratch(shape.rows)); });
         return most;
@@ -111,7 +111,7 @@ template <class T, class... Blocks> struct decoder<transformer<T, Blocks...>> {
 };
 
 /// Bytes that a token takes in the caches of all layers: 70,272 for V3 in bf16.
-template <class Transformer> constexpr index cache_bytes_per_token(const Transformer& model) {
+template <class Transformer> constexpr integer cache_bytes_per_token(const Transformer& model) {
     return decoder<Transformer>{model}.cache_bytes_per_token();
 }
 

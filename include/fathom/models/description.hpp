@@ -26,7 +26,7 @@ class word_list {
             text_ += ' ';
         text_ += word;
     }
-    void add(std::string_view name, index value) { add(name, std::to_string(value)); }
+    void add(std::string_view name, integer value) { add(name, std::to_string(value)); }
     void add(std::string_view name, bool value) { add(name, value ? "true" : "false"); }
     void add(std::string_view name, const char* value) { add(name, std::string_view{value}); }
     void add(std::string_view name, double value) {

@@ -92,7 +92,7 @@ struct grouped_query_attention
                                                     W...>::value>> {};
 
 /// Whether a model has blocks of experts: after the dense ones, or to predict with.
-constexpr bool any_experts(index layers, index dense, index depths) { return layers > dense || depths > 0; }
+constexpr bool any_experts(integer layers, integer dense, integer depths) { return layers > dense || depths > 0; }
 template <bool Any, class... W> struct experts_when_any {};
 template <class... W>
 struct experts_when_any<true, W...>

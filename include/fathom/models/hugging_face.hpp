@@ -15,8 +15,8 @@ namespace fathom::models {
 /// What a config.json says beside the model itself.
 struct file_details {
     std::string_view dtype = "float32";  // of the stored weights, as PyTorch names it
-    std::optional<index> bos_token_id{};
-    std::optional<index> eos_token_id{};
+    std::optional<integer> bos_token_id{};
+    std::optional<integer> eos_token_id{};
 };
 
 namespace detail {
@@ -59,8 +59,8 @@ class config_reader {
         if (const json::value* found = root_.find(key)) return *found;
         fail(file_, ": found no key \"", key, "\", expected ", expected);
     }
-    [[nodiscard]] index integer(const json::value& found, const char* key, index least) const {
-        constexpr index most = index{1} << 31;  // products of two sizes fit 64 bits
+    [[nodiscard]] integer whole_number(const json::value& found, const char* key, integer least) const {
+        constexpr integer most = integer{1} << 31;  // products of two sizes fit 64 bits
         if (!found.is_integer() || found.as_int() < least || found.as_int() > most)
             stop(key, found, text_of("an integer from ", least, " to 2^31"));
         return found.as_int();
@@ -88,9 +88,9 @@ class config_reader {
         if (key.given == presence::required || key.given == presence::nullable) {
             found = &required(key.name, key.given == presence::nullable ? "an integer or null" : "an integer");
             config_.*key.member =
-                found->is_null() && key.given == presence::nullable ? 0 : integer(*found, key.name, key.least);
+                found->is_null() && key.given == presence::nullable ? 0 : whole_number(*found, key.name, key.least);
         } else if (found != nullptr && !found->is_null()) {
-            config_.*key.member = integer(*found, key.name, key.least);
+            config_.*key.member = whole_number(*found, key.name, key.least);
         }
     }
 
@@ -122,7 +122,7 @@ class config_reader {
             const json::value* length = said->find(original_length);
             if (length == nullptr)
                 fail(said->place(), "found yarn scaling without \"", original_length, "\", expected an integer");
-            facts.original_max_position_embeddings = integer(*length, original_length, 1);
+            facts.original_max_position_embeddings = whole_number(*length, original_length, 1);
             if (const json::value* set = said->find("attention_factor"); set != nullptr && !set->is_null())
                 stop("attention_factor", *set, "none: this version derives it from mscale and mscale_all_dim");
             if (const json::value* set = said->find("truncate"); set != nullptr && !set->as_bool())
@@ -166,7 +166,7 @@ class config_reader {
     /// What static rules ask of a description (models/rules.hpp), asked of a file.
     void check_sense() const {
         const model_config& c = config_;
-        const auto ask = [&](bool holds, const char* key, index found, const std::string& expected) {
+        const auto ask = [&](bool holds, const char* key, integer found, const std::string& expected) {
             if (!holds) fail(file_, ": ", key, ": found ", found, ", expected ", expected);
         };
         ask(c.first_k_dense_replace <= c.num_hidden_layers, "first_k_dense_replace", c.first_k_dense_replace,
@@ -216,14 +216,14 @@ class config_reader {
 [[nodiscard]] inline json::value config_to_json(const model_config& c, const file_details& details = {}) {
     using namespace detail;
     const family_facts& kind = facts_of(c.type);
-    const auto token = [](std::optional<index> id) { return id ? json::value{*id} : json::value{}; };
+    const auto token = [](std::optional<integer> id) { return id ? json::value{*id} : json::value{}; };
     json::value out;
     out.set("architectures", json::array{kind.architecture});
     out.set("model_type", kind.model_type);
     out.set("dtype", details.dtype);
     for (const size_key& key : size_keys) {
         if (!(key.families & bit(c.type))) continue;
-        const index value = c.*key.member;
+        const integer value = c.*key.member;
         out.set(key.name, key.given == presence::nullable && value == 0 ? json::value{} : json::value{value});
     }
     out.set("num_key_value_heads", c.latent() ? c.num_attention_heads : c.key_value_heads());

@@ -40,7 +40,7 @@ template <class Rope> struct rotary_width_is_even {
 };
 
 /// The width of a head that no word gives: 0 where hidden_size does not divide, which is another rule's business.
-constexpr index shared_width(index hidden, index heads) {
+constexpr integer shared_width(integer hidden, integer heads) {
     return heads > 0 && hidden % heads == 0 ? hidden / heads : 0;
 }
 

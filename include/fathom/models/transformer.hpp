@@ -18,10 +18,10 @@ namespace fathom::models {
 
 /// Sizes of a model outside its blocks, named as in a Hugging Face config.
 struct transformer_facts {
-    index vocab_size = 0;
-    index hidden_size = 0;
-    index max_position_embeddings = 0;
-    index num_nextn_predict_layers = 0;
+    integer vocab_size = 0;
+    integer hidden_size = 0;
+    integer max_position_embeddings = 0;
+    integer num_nextn_predict_layers = 0;
     double rms_norm_eps = 1e-6;
     double initializer_range = 0.006;
     bool tie_word_embeddings = false;
@@ -31,8 +31,8 @@ struct transformer_facts {
 /// `count` equal blocks one after another. Layers are numbered from `first`.
 template <class Block> struct segment {
     Block layer;
-    index first = 0;
-    index count = 0;
+    integer first = 0;
+    integer count = 0;
 };
 
 /// Weights of the terms of a step's loss. Means are over the tokens or sequences of the whole step, so they are known
@@ -41,7 +41,7 @@ struct loss_weights {
     double token = 0;    // 1 / targets of the step that count
     double z = 0;        // coefficient of logsumexp^2, times `token`
     double balance = 0;  // alpha / sequences of the step
-    static constexpr index max_depths = max_prediction_depths;
+    static constexpr integer max_depths = max_prediction_depths;
     std::array<double, max_depths> mtp{};  // lambda / depths / targets of that depth that count
 };
 
@@ -113,7 +113,7 @@ template <class T, class... Blocks> struct transformer {
         matrix<E> nothing;
         visit(p != nullptr ? p->embedding : none, nn::weight("embed_tokens.weight", of.vocab_size, of.hidden_size),
               "model.");
-        each_layer([&](const auto& layer, auto kind, index i, index which) {
+        each_layer([&](const auto& layer, auto kind, integer i, integer which) {
             typename std::remove_cvref_t<decltype(layer)>::template parameters<E> local{};
             layer.each_parameter(p != nullptr ? at<kind()>(p->blocks, i) : local, numbered(visit, which));
         });
@@ -122,18 +122,18 @@ template <class T, class... Blocks> struct transformer {
             visit(p != nullptr ? p->head : none, nn::weight("lm_head.weight", of.vocab_size, of.hidden_size));
         else if (p != nullptr)
             p->head = p->embedding;
-        for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
+        for (integer k = 0; k < of.num_nextn_predict_layers; ++k) {
             typename mtp_module::template parameters<E> local{};
             mtp().each_parameter(p != nullptr ? p->mtp[static_cast<std::size_t>(k)] : local,
                                  numbered(visit, layers() + k));
         }
     }
     template <class Visit> constexpr void each_buffer(buffers* b, Visit&& visit) const {
-        each_layer([&](const auto& layer, auto kind, index i, index which) {
+        each_layer([&](const auto& layer, auto kind, integer i, integer which) {
             typename std::remove_cvref_t<decltype(layer)>::buffers local{};
             layer.each_buffer(b != nullptr ? at<kind()>(b->blocks, i) : local, numbered(visit, which));
         });
-        for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
+        for (integer k = 0; k < of.num_nextn_predict_layers; ++k) {
             typename last_block::buffers local{};
             mtp().layer.each_buffer(b != nullptr ? b->mtp[static_cast<std::size_t>(k)] : local,
                                     numbered(visit, layers() + k));
@@ -150,7 +150,7 @@ template <class T, class... Blocks> struct transformer {
     }
     /// visit(storage, times) for every storage that differs from others by its layer's number at most.
     template <class Visit> constexpr void each_storage(Visit&& visit) const {
-        const auto times = [&visit](index n) {
+        const auto times = [&visit](integer n) {
             return [&visit, n](auto&, const nn::storage& facts, auto...) { visit(facts, n); };
         };
         visit(nn::weight("embed_tokens.weight", of.vocab_size, of.hidden_size), 1);
@@ -168,8 +168,8 @@ template <class T, class... Blocks> struct transformer {
         const stream embedded = memory.take<T>(shape.tokens(), of.hidden_size);
         memory.mark("embedding", lifetime::saved);
         each_segment([&](const auto& part, auto kind) {
-            const index start = memory.used();
-            for (index i = 0; i < (s != nullptr ? part.count : std::min<index>(part.count, 1)); ++i) {
+            const integer start = memory.used();
+            for (integer i = 0; i < (s != nullptr ? part.count : std::min<integer>(part.count, 1)); ++i) {
                 const auto kept = part.layer.keep(memory, shape);
                 if (s != nullptr) at<kind()>(s->blocks, i) = kept;
             }
@@ -179,7 +179,7 @@ template <class T, class... Blocks> struct transformer {
         const stream normed = memory.take<T>(shape.tokens(), of.hidden_size);
         const matrix<A> inverse_rms = memory.take<A>(1, shape.tokens());
         memory.mark("final norm", lifetime::saved);
-        for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
+        for (integer k = 0; k < of.num_nextn_predict_layers; ++k) {
             const auto kept = mtp().keep(memory, shorter(shape, k + 1));
             if (s != nullptr) s->mtp[static_cast<std::size_t>(k)] = kept;
         }
@@ -195,7 +195,7 @@ template <class T, class... Blocks> struct transformer {
                 if (d != nullptr) std::get<kind()>(d->blocks) = pieces_of_block;
                 next();
             });
-            for (index k = 0; k < of.num_nextn_predict_layers; ++k, next()) {
+            for (integer k = 0; k < of.num_nextn_predict_layers; ++k, next()) {
                 const auto pieces_of_module = mtp().defer(memory, shorter(shape, k + 1), false);
                 if (d != nullptr) d->mtp[static_cast<std::size_t>(k)] = pieces_of_module;
             }
@@ -206,7 +206,7 @@ template <class T, class... Blocks> struct transformer {
         const stream dnormed = memory.take<T>(shape.tokens(), of.hidden_size);
         const matrix<A> partials = memory.take<A>(pieces(shape.tokens(), ops::rms_norm_rows), of.hidden_size);
         if (w != nullptr) w->g = g, w->dnormed = dnormed, w->norm_partials = partials;
-        for (index k = 0; k < of.num_nextn_predict_layers; ++k) {
+        for (integer k = 0; k < of.num_nextn_predict_layers; ++k) {
             const stream of_module = memory.take<T>(shorter(shape, k + 1).tokens(), of.hidden_size);
             if (w != nullptr) w->mtp_dnormed[static_cast<std::size_t>(k)] = of_module;
         }
@@ -219,15 +219,15 @@ template <class T, class... Blocks> struct transformer {
                 if (w != nullptr) std::get<kind()>(w->blocks) = of_block;
                 next();
             });
-            for (index k = 0; k < of.num_nextn_predict_layers; ++k, next()) {
+            for (integer k = 0; k < of.num_nextn_predict_layers; ++k, next()) {
                 const auto of_module = mtp().work(memory, shorter(shape, k + 1));
                 if (w != nullptr) w->mtp[static_cast<std::size_t>(k)] = of_module;
             }
         });
     }
     /// Bytes that a task of any of the model's operations needs.
-    [[nodiscard]] constexpr index scratch(nn::extents shape) const {
-        index most = head().scratch();
+    [[nodiscard]] constexpr integer scratch(nn::extents shape) const {
+        integer most = head().scratch();
         each_segment([&](const auto& part, auto) { most = std::max(most, part.layer.scratch(shape)); });
         return most;
     }
@@ -241,14 +241,14 @@ template <class T, class... Blocks> struct transformer {
 
     // What it costs.
 
-    [[nodiscard]] constexpr index layers() const {
-        index n = 0;
+    [[nodiscard]] constexpr integer layers() const {
+        integer n = 0;
         each_segment([&](const auto& part, auto) { n += part.count; });
         return n;
     }
     /// Parameters in products that a token passes: without the embedding, with the head.
-    [[nodiscard]] constexpr index matrix_parameters() const {
-        index n = of.vocab_size * of.hidden_size;
+    [[nodiscard]] constexpr integer matrix_parameters() const {
+        integer n = of.vocab_size * of.hidden_size;
         each_segment([&](const auto& part, auto) { n += part.count * part.layer.matrix_parameters(); });
         return n + of.num_nextn_predict_layers * (mtp().matrix_parameters() + of.vocab_size * of.hidden_size);
     }
@@ -275,13 +275,13 @@ template <class T, class... Blocks> struct transformer {
         forward(queue, main, in, p, b, s, w);
         head().forward_backward(queue, s.normed, p.head, in[0].targets, weights.token, weights.z, w.head, w.dnormed,
                                 gradients.head, terms.main);
-        const index depths = of.num_nextn_predict_layers;
-        for (index k = 1; k <= depths; ++k) {
+        const integer depths = of.num_nextn_predict_layers;
+        for (integer k = 1; k <= depths; ++k) {
             const auto at_k = static_cast<std::size_t>(k - 1);
             head().forward_backward(queue, s.mtp[at_k].normed, p.head, in[at_k + 1].targets, weights.mtp[at_k], 0,
                                     w.head, w.mtp_dnormed[at_k], gradients.head, terms.mtp[at_k]);
         }
-        for (index k = depths; k >= 1; --k) {
+        for (integer k = depths; k >= 1; --k) {
             const auto at_k = static_cast<std::size_t>(k - 1);
             mtp().backward(queue, depth_batch(main, in, k), p.mtp[at_k], b.mtp[at_k], in[at_k + 1].ids,
                            w.mtp_dnormed[at_k], 1, s.mtp[at_k], d.mtp[at_k], w.mtp[at_k],
@@ -289,7 +289,7 @@ template <class T, class... Blocks> struct transformer {
         }
         ops::rms_norm_backward<T>(queue, w.g, false, gradients.final_norm.data, w.dnormed, last(s), s.inverse_rms.data,
                                   p.final_norm.data, w.norm_partials);
-        each_layer_reversed([&](const auto& layer, auto kind, index i) {
+        each_layer_reversed([&](const auto& layer, auto kind, integer i) {
             layer.backward_input(queue, main, at<kind()>(p.blocks, i), at<kind()>(b.blocks, i), at<kind()>(s.blocks, i),
                                  w.g, std::get<kind()>(d.blocks), std::get<kind()>(w.blocks),
                                  &at<kind()>(gradients.blocks, i));
@@ -303,13 +303,13 @@ template <class T, class... Blocks> struct transformer {
                  const parameters<T>& p, buffers& b, saved& s, workspace& w) const {
         ops::embed<T>(queue, s.embedded, in[0].ids, p.embedding);
         tensor<const T, axis::tokens, axis::hidden> x = s.embedded;
-        each_layer([&](const auto& layer, auto kind, index i, index) {
+        each_layer([&](const auto& layer, auto kind, integer i, integer) {
             layer.forward(queue, batch, at<kind()>(p.blocks, i), at<kind()>(b.blocks, i), x, at<kind()>(s.blocks, i),
                           std::get<kind()>(w.blocks));
             x = at<kind()>(s.blocks, i).y;
         });
         ops::rms_norm<T>(queue, s.normed, s.inverse_rms.data, x, p.final_norm.data, of.rms_norm_eps);
-        for (index k = 1; k <= of.num_nextn_predict_layers; ++k) {
+        for (integer k = 1; k <= of.num_nextn_predict_layers; ++k) {
             const auto at_k = static_cast<std::size_t>(k - 1);
             mtp().forward(queue, depth_batch(batch, in, k), p.mtp[at_k], b.mtp[at_k], p.embedding, in[at_k + 1].ids,
                           k == 1 ? s.normed : s.mtp[at_k - 1].normed, 1, s.mtp[at_k], w.mtp[at_k]);
@@ -328,9 +328,9 @@ template <class T, class... Blocks> struct transformer {
 
     [[nodiscard]] constexpr nn::language_head<T> head() const { return {of.hidden_size, of.vocab_size}; }
     [[nodiscard]] constexpr mtp_module mtp() const { return {std::get<sizeof...(Blocks) - 1>(segments).layer}; }
-    static constexpr nn::extents shorter(nn::extents shape, index by) { return {shape.sequences, shape.length - by}; }
+    static constexpr nn::extents shorter(nn::extents shape, integer by) { return {shape.sequences, shape.length - by}; }
     /// The micro-batch as the module of depth k sees it.
-    static nn::micro_batch<A> depth_batch(nn::micro_batch<A> batch, const std::vector<depth_inputs>& in, index k) {
+    static nn::micro_batch<A> depth_batch(nn::micro_batch<A> batch, const std::vector<depth_inputs>& in, integer k) {
         batch.shape = shorter(batch.shape, k);
         batch.positions = in[static_cast<std::size_t>(k)].positions;
         batch.starts = in[static_cast<std::size_t>(k)].starts;
@@ -347,15 +347,15 @@ template <class T, class... Blocks> struct transformer {
     /// call(layer, kind, place among its kind, layer number) for every block.
     template <class Call> constexpr void each_layer(Call&& call) const {
         each_segment([&](const auto& part, auto kind) {
-            for (index i = 0; i < part.count; ++i) call(part.layer, kind, i, part.first + i);
+            for (integer i = 0; i < part.count; ++i) call(part.layer, kind, i, part.first + i);
         });
     }
 
   private:
-    template <std::size_t Kind> static constexpr auto& at(auto& tuple_of_vectors, index i) {
+    template <std::size_t Kind> static constexpr auto& at(auto& tuple_of_vectors, integer i) {
         return std::get<Kind>(tuple_of_vectors)[static_cast<std::size_t>(i)];
     }
-    template <class Visit> static constexpr auto numbered(Visit& visit, index layer) {
+    template <class Visit> static constexpr auto numbered(Visit& visit, integer layer) {
         return [&visit, layer](auto& view, const nn::storage& facts, auto... prefixes) {
             visit(view, facts, "model.layers.", layer, ".", prefixes...);
         };
@@ -366,18 +366,18 @@ template <class T, class... Blocks> struct transformer {
     }
     template <std::size_t Kind, class Call> constexpr void reversed(Call& call) const {
         const auto& part = std::get<Kind>(segments);
-        for (index i = part.count - 1; i >= 0; --i) call(part.layer, std::integral_constant<std::size_t, Kind>{}, i);
+        for (integer i = part.count - 1; i >= 0; --i) call(part.layer, std::integral_constant<std::size_t, Kind>{}, i);
     }
     /// The residual stream after the last block.
     tensor<const T, axis::tokens, axis::hidden> last(const saved& s) const {
         tensor<const T, axis::tokens, axis::hidden> x = s.embedded;
-        each_layer([&](const auto&, auto kind, index i, index) { x = at<kind()>(s.blocks, i).y; });
+        each_layer([&](const auto&, auto kind, integer i, integer) { x = at<kind()>(s.blocks, i).y; });
         return x;
     }
     /// Carves several groups of pieces over each other: `next` goes back to where the first began.
     template <class Carve> static constexpr void overlay(arena& memory, Carve&& carve) {
-        const index start = memory.used();
-        index end = start;
+        const integer start = memory.used();
+        integer end = start;
         auto next = [&] {
             end = std::max(end, memory.used());
             memory.rewind(start);

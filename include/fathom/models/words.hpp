@@ -17,88 +17,88 @@ using models::model_config;
 
 // --- sizes
 
-template <index N> struct vocab_size {
-    static constexpr index value = N;
+template <integer N> struct vocab_size {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.vocab_size = N; }
 };
-template <index N> struct hidden_size {
-    static constexpr index value = N;
+template <integer N> struct hidden_size {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.hidden_size = N; }
 };
-template <index N> struct num_hidden_layers {
-    static constexpr index value = N;
+template <integer N> struct num_hidden_layers {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.num_hidden_layers = N; }
 };
-template <index N> struct first_k_dense_replace {
-    static constexpr index value = N;
+template <integer N> struct first_k_dense_replace {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.first_k_dense_replace = N; }
 };
-template <index N> struct num_attention_heads {
-    static constexpr index value = N;
+template <integer N> struct num_attention_heads {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.num_attention_heads = N; }
 };
-template <index N> struct num_key_value_heads {
-    static constexpr index value = N;
+template <integer N> struct num_key_value_heads {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.num_key_value_heads = N; }
 };
-template <index N> struct head_dim {
-    static constexpr index value = N;
+template <integer N> struct head_dim {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.head_dim = N; }
 };
-template <index N> struct q_lora_rank {
-    static constexpr index value = N;
+template <integer N> struct q_lora_rank {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.q_lora_rank = N; }
 };
-template <index N> struct kv_lora_rank {
-    static constexpr index value = N;
+template <integer N> struct kv_lora_rank {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.kv_lora_rank = N; }
 };
-template <index N> struct qk_nope_head_dim {
-    static constexpr index value = N;
+template <integer N> struct qk_nope_head_dim {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.qk_nope_head_dim = N; }
 };
-template <index N> struct qk_rope_head_dim {
-    static constexpr index value = N;
+template <integer N> struct qk_rope_head_dim {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.qk_rope_head_dim = N; }
 };
-template <index N> struct v_head_dim {
-    static constexpr index value = N;
+template <integer N> struct v_head_dim {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.v_head_dim = N; }
 };
-template <index N> struct intermediate_size {
-    static constexpr index value = N;
+template <integer N> struct intermediate_size {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.intermediate_size = N; }
 };
-template <index N> struct moe_intermediate_size {
-    static constexpr index value = N;
+template <integer N> struct moe_intermediate_size {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.moe_intermediate_size = N; }
 };
-template <index N> struct n_routed_experts {
-    static constexpr index value = N;
+template <integer N> struct n_routed_experts {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.n_routed_experts = N; }
 };
-template <index N> struct num_experts_per_tok {
-    static constexpr index value = N;
+template <integer N> struct num_experts_per_tok {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.num_experts_per_tok = N; }
 };
-template <index N> struct n_shared_experts {
-    static constexpr index value = N;
+template <integer N> struct n_shared_experts {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.n_shared_experts = N; }
 };
-template <index N> struct n_group {
-    static constexpr index value = N;
+template <integer N> struct n_group {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.n_group = N; }
 };
-template <index N> struct topk_group {
-    static constexpr index value = N;
+template <integer N> struct topk_group {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.topk_group = N; }
 };
-template <index N> struct num_nextn_predict_layers {
-    static constexpr index value = N;
+template <integer N> struct num_nextn_predict_layers {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.num_nextn_predict_layers = N; }
 };
-template <index N> struct max_position_embeddings {
-    static constexpr index value = N;
+template <integer N> struct max_position_embeddings {
+    static constexpr integer value = N;
     static constexpr void set(model_config& c) { c.max_position_embeddings = N; }
 };
 
@@ -134,7 +134,7 @@ template <decimal X> struct rope_theta {
 template <decimal X> struct factor {
     static constexpr void set(model_config& c) { c.rope.factor = X.value; }
 };
-template <index N> struct original_max_position_embeddings {
+template <integer N> struct original_max_position_embeddings {
     static constexpr void set(model_config& c) { c.rope.original_max_position_embeddings = N; }
 };
 template <decimal X> struct beta_fast {
@@ -174,15 +174,17 @@ concept model_word = requires(model_config& c) {
 namespace detail {
 
 /// The first of Words that is a Word<N>, or Word<Default>.
-template <template <index> class Word, index Default, class... Words> struct find_word { using type = Word<Default>; };
-template <template <index> class Word, index Default, index N, class... Words>
+template <template <integer> class Word, integer Default, class... Words> struct find_word {
+    using type = Word<Default>;
+};
+template <template <integer> class Word, integer Default, integer N, class... Words>
 struct find_word<Word, Default, Word<N>, Words...> {
     using type = Word<N>;
 };
-template <template <index> class Word, index Default, class First, class... Words>
+template <template <integer> class Word, integer Default, class First, class... Words>
 struct find_word<Word, Default, First, Words...> : find_word<Word, Default, Words...> {};
 
-template <template <index> class Word, index Default, class... Words>
+template <template <integer> class Word, integer Default, class... Words>
 using word_of = typename find_word<Word, Default, Words...>::type;
 
 template <class... Words> struct distinct : std::true_type {};
@@ -192,7 +194,7 @@ struct distinct<First, Words...>
 
 /// A word without its argument, to tell two uses of one word; both kinds of rotary scaling are one word.
 template <class Word> struct stem { using type = Word; };
-template <template <index> class Word, index N> struct stem<Word<N>> { using type = Word<0>; };
+template <template <integer> class Word, integer N> struct stem<Word<N>> { using type = Word<0>; };
 template <template <bool> class Word, bool On> struct stem<Word<On>> { using type = Word<false>; };
 template <template <decimal> class Word, decimal X> struct stem<Word<X>> { using type = Word<decimal{1}>; };
 template <class... Words> struct stem<linear_rope<Words...>> { using type = yarn<>; };

@@ -30,7 +30,7 @@ template <class T, template <class> class Attention, template <class> class Feed
     static constexpr bool buffered = has_buffers<feed_forward>;
 
     struct facts {
-        index hidden_size = 0;
+        integer hidden_size = 0;
         double rms_norm_eps = 1e-6;
         typename attention::facts self_attn{};
         typename feed_forward::facts mlp{};
@@ -103,9 +103,9 @@ template <class T, template <class> class Attention, template <class> class Feed
         const bool both = again.norms && apart;
         if (again.norms) d.attention_in = memory.take<T>(shape.tokens(), of.hidden_size);
         d.mlp_in = both ? stream{memory.take<T>(shape.tokens(), of.hidden_size)} : d.attention_in;
-        const index start = memory.used();
+        const integer start = memory.used();
         d.mlp = mlp().defer(memory, shape, apart);
-        const index end = memory.used();
+        const integer end = memory.used();
         if (!apart) memory.rewind(start);  // the feed-forward layer's weights are done before attention begins
         d.self_attn = self_attn().defer(memory, shape, apart);
         memory.rewind(std::max(end, memory.used()));
@@ -117,21 +117,21 @@ template <class T, template <class> class Attention, template <class> class Feed
         if (again.norms) w.attention_in = w.mlp_in = memory.take<T>(shape.tokens(), of.hidden_size);
         w.dnormed = memory.take<T>(shape.tokens(), of.hidden_size);
         w.norm_partials = memory.take<A>(pieces(shape.tokens(), ops::rms_norm_rows), of.hidden_size);
-        const index start = memory.used();
+        const integer start = memory.used();
         w.self_attn = self_attn().work(memory, shape);
-        const index end = memory.used();
+        const integer end = memory.used();
         memory.rewind(start);
         w.mlp = mlp().work(memory, shape);
         memory.rewind(std::max(end, memory.used()));
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents shape) const {
+    [[nodiscard]] constexpr integer scratch(extents shape) const {
         return std::max(self_attn().scratch(shape), mlp().scratch(shape));
     }
-    [[nodiscard]] constexpr index matrix_parameters() const {
+    [[nodiscard]] constexpr integer matrix_parameters() const {
         return self_attn().matrix_parameters() + mlp().matrix_parameters();
     }
-    [[nodiscard]] constexpr index products_per_pair() const { return self_attn().products_per_pair(); }
+    [[nodiscard]] constexpr integer products_per_pair() const { return self_attn().products_per_pair(); }
 
     /// s.y = the block of x.
     template <class Queue>
@@ -195,7 +195,7 @@ template <class T, template <class> class Attention, template <class> class Feed
 
   private:
     constexpr inside keep_inside(arena& memory, extents shape) const {
-        const index n = shape.tokens();
+        const integer n = shape.tokens();
         inside in;
         in.attention_inverse_rms = memory.take<A>(1, n);
         in.mlp_inverse_rms = memory.take<A>(1, n);

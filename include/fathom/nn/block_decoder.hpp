@@ -26,21 +26,21 @@ struct decoder<block<T, Attention, FeedForward>> {
     };
 
     [[nodiscard]] constexpr attention self_attn() const { return {of.self_attn()}; }
-    [[nodiscard]] constexpr index cache_width() const { return self_attn().cache_width(); }
-    constexpr workspace work(arena& memory, index rows) const {
+    [[nodiscard]] constexpr integer cache_width() const { return self_attn().cache_width(); }
+    constexpr workspace work(arena& memory, integer rows) const {
         workspace w;
         w.normed = memory.take<T>(rows, of.of.hidden_size);
         w.inverse_rms = memory.take<A>(1, rows);
-        const index start = memory.used();
+        const integer start = memory.used();
         w.self_attn = self_attn().work(memory, rows);
-        const index end = memory.used();
+        const integer end = memory.used();
         memory.rewind(start);
         w.mlp_saved = of.mlp().keep(memory, {rows, 1});
         w.mlp = of.mlp().work(memory, {rows, 1});
         memory.rewind(std::max(end, memory.used()));
         return w;
     }
-    [[nodiscard]] constexpr index scratch(index rows) const {
+    [[nodiscard]] constexpr integer scratch(integer rows) const {
         return std::max(self_attn().scratch(), of.mlp().scratch({rows, 1}));
     }
 

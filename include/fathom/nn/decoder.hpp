@@ -11,9 +11,9 @@ namespace fathom::nn {
 template <class A> struct new_tokens {
     micro_batch<A> batch;
     const std::int32_t* sequences = nullptr;
-    index capacity = 0;
+    integer capacity = 0;
 
-    [[nodiscard]] index cache_row(index r) const { return sequences[r] * capacity + batch.positions[r]; }
+    [[nodiscard]] integer cache_row(integer r) const { return sequences[r] * capacity + batch.positions[r]; }
 };
 
 /// Made of a layer, with its parameters: `cache_width()` numbers to remember a token, `workspace` for so many rows, and

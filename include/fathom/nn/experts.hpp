@@ -20,10 +20,10 @@ namespace fathom::nn {
 
 /// Sizes and routing of a layer of experts, named as in a Hugging Face config.
 struct experts_facts {
-    index hidden_size = 0;
-    index moe_intermediate_size = 0;
-    index n_routed_experts = 0;
-    index n_shared_experts = 0;
+    integer hidden_size = 0;
+    integer moe_intermediate_size = 0;
+    integer n_routed_experts = 0;
+    integer n_shared_experts = 0;
     ops::router_facts router{};
 };
 
@@ -49,14 +49,14 @@ template <class T> struct experts {
     /// What is not trained by gradients: the router's bias, and how many tokens each expert got in this step.
     struct buffers {
         matrix<A> bias;  // [1, n_routed_experts]; empty where the family has none
-        matrix<index> load;
+        matrix<integer> load;
     };
     struct saved {
         tensor<const T, axis::tokens, axis::hidden> x;
         tensor<A, axis::tokens, axis::experts> scores;
         matrix<std::int32_t> ids;   // [tokens, num_experts_per_tok], ascending
         matrix<A> weights;          // of ids
-        matrix<index> offsets;      // [1, n_routed_experts + 1]: the grouped rows of each expert
+        matrix<integer> offsets;    // [1, n_routed_experts + 1]: the grouped rows of each expert
         matrix<std::int32_t> rows;  // [1, tokens * k]: token of each grouped row
         matrix<std::int32_t> slot;  // [tokens, k]: grouped row of each choice
         matrix<A> row_weight;       // [1, tokens * k]
@@ -80,14 +80,14 @@ template <class T> struct experts {
         typename feed_forward<T>::workspace shared;
     };
 
-    [[nodiscard]] constexpr index top_k() const { return of.router.top_k; }
+    [[nodiscard]] constexpr integer top_k() const { return of.router.top_k; }
     [[nodiscard]] constexpr bool has_shared() const { return of.n_shared_experts > 0; }
     [[nodiscard]] constexpr feed_forward<T> shared() const {
         return {{of.hidden_size, of.moe_intermediate_size * of.n_shared_experts}, again};
     }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
-        const index e = of.n_routed_experts, h = of.hidden_size, i = of.moe_intermediate_size;
+        const integer e = of.n_routed_experts, h = of.hidden_size, i = of.moe_intermediate_size;
         visit(p.router, weight("gate.weight", e, h));
         visit(p.gate_up,
               storage{
@@ -109,12 +109,12 @@ template <class T> struct experts {
     }
 
     constexpr saved keep(arena& memory, extents shape) const {
-        const index n = shape.tokens(), e = of.n_routed_experts, r = n * top_k();
+        const integer n = shape.tokens(), e = of.n_routed_experts, r = n * top_k();
         saved s;
         s.scores = memory.take<A>(n, e);
         s.ids = memory.take<std::int32_t>(n, top_k());
         s.weights = memory.take<A>(n, top_k());
-        s.offsets = memory.take<index>(1, e + 1);
+        s.offsets = memory.take<integer>(1, e + 1);
         s.rows = memory.take<std::int32_t>(1, r);
         s.slot = memory.take<std::int32_t>(n, top_k());
         s.row_weight = memory.take<A>(1, r);
@@ -124,7 +124,7 @@ template <class T> struct experts {
         return s;
     }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
-        const index n = shape.tokens(), r = n * top_k();
+        const integer n = shape.tokens(), r = n * top_k();
         deferred d;
         if (apart) d.kept_dy = memory.take<T>(n, of.hidden_size);
         if (again.swiglu) d.act = memory.take<T>(r, of.moe_intermediate_size);
@@ -133,7 +133,7 @@ template <class T> struct experts {
         return d;
     }
     constexpr workspace work(arena& memory, extents shape) const {
-        const index n = shape.tokens(), e = of.n_routed_experts, r = n * top_k();
+        const integer n = shape.tokens(), e = of.n_routed_experts, r = n * top_k();
         workspace w;
         w.logits = memory.take<A>(n, e);
         w.dscores = memory.take<A>(n, e);
@@ -146,19 +146,19 @@ template <class T> struct experts {
         if (has_shared()) w.shared = shared().work(memory, shape);
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents shape) const {
-        const index own = std::max(
+    [[nodiscard]] constexpr integer scratch(extents shape) const {
+        const integer own = std::max(
             {ops::product_scratch<T>(), ops::router_scratch<A>(of.router), ops::balance_scratch<A>(of.router)});
         return has_shared() ? std::max(own, shared().scratch(shape)) : own;
     }
-    [[nodiscard]] constexpr index matrix_parameters() const {
+    [[nodiscard]] constexpr integer matrix_parameters() const {
         return of.hidden_size * (of.n_routed_experts + 3 * of.moe_intermediate_size * (top_k() + of.n_shared_experts));
     }
 
     template <class Queue>
     void forward(Queue& queue, const micro_batch<A>&, const parameters<T>& p, buffers& b,
                  tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w, tokens_hidden y) const {
-        const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
+        const integer e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         s.x = x;
         project(queue, w.logits, x, p.router);
         ops::route<A>(queue, of.router, w.logits, b.bias.data, s.scores, s.ids, s.weights);
@@ -184,7 +184,7 @@ template <class T> struct experts {
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, const buffers&, saved& s,
                         tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
                         tokens_hidden dx) const {
-        const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
+        const integer e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         d.dy = dy;
         if (!d.kept_dy.empty()) {
             ops::copy(queue, d.kept_dy, dy);
@@ -215,7 +215,7 @@ template <class T> struct experts {
 
     template <class Queue>
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
-        const index e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
+        const integer e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         project_weight(queue, gradients.router, d.dlogits, s.x);
         ops::grouped_product_weight(queue, gradients.gate_up, s.gate_up, s.x, 2 * i, s.offsets.data, e, s.rows.data);
         ops::grouped_product_weight(queue, gradients.down, d.dy, d.act, h, s.offsets.data, e, nullptr, s.rows.data);

@@ -13,8 +13,8 @@ namespace fathom::nn {
 
 /// Sizes of a dense feed-forward layer.
 struct feed_forward_facts {
-    index hidden_size = 0;
-    index intermediate_size = 0;
+    integer hidden_size = 0;
+    integer intermediate_size = 0;
 };
 
 /// y += down(silu(gate(x)) * up(x))   (Shazeer, "GLU variants improve transformer", 2020)
@@ -45,7 +45,7 @@ template <class T> struct feed_forward {
     };
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
-        const index h = of.hidden_size, i = of.intermediate_size;
+        const integer h = of.hidden_size, i = of.intermediate_size;
         visit(p.gate_up, storage{.rows = 2 * i,
                                  .width = h,
                                  .parts = {{{.name = "gate_proj.weight", .rows = i},
@@ -71,9 +71,9 @@ template <class T> struct feed_forward {
         w.dact = memory.take<T>(shape.tokens(), of.intermediate_size);
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents) const { return ops::product_scratch<T>(); }
+    [[nodiscard]] constexpr integer scratch(extents) const { return ops::product_scratch<T>(); }
     /// Floating-point operations of the forward products of one micro-batch.
-    [[nodiscard]] constexpr index matrix_parameters() const { return 3 * of.hidden_size * of.intermediate_size; }
+    [[nodiscard]] constexpr integer matrix_parameters() const { return 3 * of.hidden_size * of.intermediate_size; }
 
     template <class Queue>
     void forward(Queue& queue, const parameters<T>& p, tensor<const T, axis::tokens, axis::hidden> x, saved& s,

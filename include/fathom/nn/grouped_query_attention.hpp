@@ -15,10 +15,10 @@ namespace fathom::nn {
 
 /// Sizes and switches of a GQA layer, named as in a Hugging Face config.
 struct grouped_query_attention_facts {
-    index hidden_size = 0;
-    index num_attention_heads = 0;
-    index num_key_value_heads = 0;
-    index head_dim = 0;
+    integer hidden_size = 0;
+    integer num_attention_heads = 0;
+    integer num_key_value_heads = 0;
+    integer head_dim = 0;
     bool attention_bias = false;
     ops::rope_facts rope{};
 };
@@ -54,12 +54,12 @@ template <class T> struct grouped_query_attention {
         tensor<T, axis::tokens, axis::values> dout;
     };
 
-    [[nodiscard]] constexpr index queries() const { return of.num_attention_heads * of.head_dim; }
-    [[nodiscard]] constexpr index keys() const { return of.num_key_value_heads * of.head_dim; }
-    [[nodiscard]] constexpr index all() const { return queries() + 2 * keys(); }
+    [[nodiscard]] constexpr integer queries() const { return of.num_attention_heads * of.head_dim; }
+    [[nodiscard]] constexpr integer keys() const { return of.num_key_value_heads * of.head_dim; }
+    [[nodiscard]] constexpr integer all() const { return queries() + 2 * keys(); }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
-        const index q = queries(), k = keys();
+        const integer q = queries(), k = keys();
         visit(p.qkv, storage{.rows = all(),
                              .width = of.hidden_size,
                              .parts = {{{.name = "q_proj.weight", .rows = q},
@@ -96,12 +96,12 @@ template <class T> struct grouped_query_attention {
         w.dout = memory.take<T>(shape.tokens(), queries());
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents shape) const {
+    [[nodiscard]] constexpr integer scratch(extents shape) const {
         return std::max(ops::attention_scratch<T>(heads(0), shape.length), ops::product_scratch<T>());
     }
-    [[nodiscard]] constexpr index matrix_parameters() const { return (all() + queries()) * of.hidden_size; }
+    [[nodiscard]] constexpr integer matrix_parameters() const { return (all() + queries()) * of.hidden_size; }
     /// Multiply-adds of scores and weighted values for one query and one key.
-    [[nodiscard]] constexpr index products_per_pair() const { return of.num_attention_heads * 2 * of.head_dim; }
+    [[nodiscard]] constexpr integer products_per_pair() const { return of.num_attention_heads * 2 * of.head_dim; }
 
     template <class Queue>
     void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p,

@@ -21,14 +21,14 @@ template <class T> struct decoder<grouped_query_attention<T>> {
         tensor<T, axis::tokens, axis::values> out;
     };
 
-    [[nodiscard]] constexpr index cache_width() const { return 2 * of.keys(); }
-    constexpr workspace work(arena& memory, index rows) const {
+    [[nodiscard]] constexpr integer cache_width() const { return 2 * of.keys(); }
+    constexpr workspace work(arena& memory, integer rows) const {
         workspace w;
         w.qkv = memory.take<T>(rows, of.all());
         w.out = memory.take<T>(rows, of.queries());
         return w;
     }
-    [[nodiscard]] constexpr index scratch() const {
+    [[nodiscard]] constexpr integer scratch() const {
         return std::max(ops::decode_attention_scratch<T>(of.heads(0)), ops::product_scratch<T>());
     }
 
@@ -36,9 +36,9 @@ template <class T> struct decoder<grouped_query_attention<T>> {
     void forward(Queue& queue, const new_tokens<A>& tokens, const parameters& p,
                  tensor<const T, axis::tokens, axis::hidden> x, matrix<T> cache, workspace& w,
                  tensor<T, axis::tokens, axis::hidden> y) const {
-        const index dim = of.of.head_dim;
+        const integer dim = of.of.head_dim;
         of.make_queries_keys_values(queue, tokens.batch, p, x, w.qkv);
-        queue.enqueue(x.rows, [&](index r, int) {
+        queue.enqueue(x.rows, [&](integer r, int) {
             std::copy_n(w.qkv.row(r) + of.queries(), cache_width(), cache.row(tokens.cache_row(r)));
         });
         ops::decode_attention<T>(queue, of.heads(of.scale()), w.qkv.columns_at(0, of.queries()),

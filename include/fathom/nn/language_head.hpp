@@ -24,19 +24,19 @@ struct loss_sums {
 template <class T> struct language_head {
     using A = accumulator_t<T>;
 
-    index hidden_size = 0;
-    index vocab_size = 0;
+    integer hidden_size = 0;
+    integer vocab_size = 0;
 
     struct workspace {
         tensor<A, axis::tokens, axis::vocabulary> logits;
         double* losses = nullptr;
         double* z_losses = nullptr;
-        index rows = 0;
+        integer rows = 0;
     };
 
     /// Tokens whose logits exist at once: 8 Mi numbers, at least 64 and at most 2048 tokens.
-    [[nodiscard]] constexpr index piece(index tokens) const {
-        return std::min(tokens, std::clamp<index>((index{8} << 20) / vocab_size / 64 * 64, 64, 2048));
+    [[nodiscard]] constexpr integer piece(integer tokens) const {
+        return std::min(tokens, std::clamp<integer>((integer{8} << 20) / vocab_size / 64 * 64, 64, 2048));
     }
     constexpr workspace work(arena& memory, extents shape) const {
         workspace w;
@@ -46,7 +46,7 @@ template <class T> struct language_head {
         w.z_losses = memory.take<double>(w.rows);
         return w;
     }
-    [[nodiscard]] constexpr index scratch() const { return ops::product_scratch<T>(); }
+    [[nodiscard]] constexpr integer scratch() const { return ops::product_scratch<T>(); }
 
     /// Adds the losses of all tokens to `sums`, in their order; dx = the gradient of weight * cross-entropy + z_weight
     /// * z; dhead += its gradient.
@@ -55,8 +55,8 @@ template <class T> struct language_head {
                           tensor<const T, axis::vocabulary, axis::hidden> head, const std::int32_t* targets,
                           double weight, double z_weight, workspace& w, tensor<T, axis::tokens, axis::hidden> dx,
                           tensor<A, axis::vocabulary, axis::hidden> dhead, loss_sums& sums) const {
-        for (index first = 0; first < x.rows; first += w.rows) {
-            const index count = std::min(w.rows, x.rows - first);
+        for (integer first = 0; first < x.rows; first += w.rows) {
+            const integer count = std::min(w.rows, x.rows - first);
             const tensor<const T, axis::tokens, axis::hidden> piece{x.rows_at(first, count)};
             const tensor<A, axis::tokens, axis::vocabulary> logits{w.logits.rows_at(0, count)};
             project(queue, logits, piece, head);
@@ -73,8 +73,8 @@ template <class T> struct language_head {
     void forward(Queue& queue, tensor<const T, axis::tokens, axis::hidden> x,
                  tensor<const T, axis::vocabulary, axis::hidden> head, const std::int32_t* targets, workspace& w,
                  loss_sums& sums) const {
-        for (index first = 0; first < x.rows; first += w.rows) {
-            const index count = std::min(w.rows, x.rows - first);
+        for (integer first = 0; first < x.rows; first += w.rows) {
+            const integer count = std::min(w.rows, x.rows - first);
             const tensor<A, axis::tokens, axis::vocabulary> logits{w.logits.rows_at(0, count)};
             project(queue, logits, tensor<const T, axis::tokens, axis::hidden>{x.rows_at(first, count)}, head);
             ops::cross_entropy_forward<A>(queue, logits, targets + first, w.losses, w.z_losses);
@@ -83,9 +83,9 @@ template <class T> struct language_head {
     }
 
   private:
-    template <class Queue> static void add_losses(Queue& queue, const workspace& w, index count, loss_sums& sums) {
-        queue.enqueue(1, [&](index, int) {
-            for (index r = 0; r < count; ++r) {
+    template <class Queue> static void add_losses(Queue& queue, const workspace& w, integer count, loss_sums& sums) {
+        queue.enqueue(1, [&](integer, int) {
+            for (integer r = 0; r < count; ++r) {
                 sums.cross_entropy += w.losses[r];
                 sums.z += w.z_losses[r];
             }

@@ -16,18 +16,18 @@ namespace fathom::nn {
 
 /// Sizes and switches of an MLA layer, named as in a Hugging Face config.
 struct latent_attention_facts {
-    index hidden_size = 0;
-    index num_attention_heads = 0;
-    index q_lora_rank = 0;  // 0: queries come from the hidden state directly
-    index kv_lora_rank = 0;
-    index qk_nope_head_dim = 0;
-    index qk_rope_head_dim = 0;
-    index v_head_dim = 0;
+    integer hidden_size = 0;
+    integer num_attention_heads = 0;
+    integer q_lora_rank = 0;  // 0: queries come from the hidden state directly
+    integer kv_lora_rank = 0;
+    integer qk_nope_head_dim = 0;
+    integer qk_rope_head_dim = 0;
+    integer v_head_dim = 0;
     bool attention_bias = false;
     bool rope_interleave = true;
     ops::rope_facts rope{};
 
-    [[nodiscard]] constexpr index qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
+    [[nodiscard]] constexpr integer qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
 };
 
 /// y += o(attention(...)): c_q = norm(W_qa x), q = W_qb c_q; [c_kv | k_r] = W_kva x, [k | v] = W_kvb norm(c_kv); the
@@ -82,14 +82,14 @@ template <class T> struct latent_attention {
     };
 
     /// Columns of `a` before the kv latent: the query latent, or the queries themselves.
-    [[nodiscard]] constexpr index lead() const { return latent_queries() ? of.q_lora_rank : queries(); }
+    [[nodiscard]] constexpr integer lead() const { return latent_queries() ? of.q_lora_rank : queries(); }
     [[nodiscard]] constexpr bool latent_queries() const { return of.q_lora_rank > 0; }
-    [[nodiscard]] constexpr index queries() const { return of.num_attention_heads * of.qk_head_dim(); }
-    [[nodiscard]] constexpr index keys_values() const {
+    [[nodiscard]] constexpr integer queries() const { return of.num_attention_heads * of.qk_head_dim(); }
+    [[nodiscard]] constexpr integer keys_values() const {
         return of.num_attention_heads * (of.qk_nope_head_dim + of.v_head_dim);
     }
-    [[nodiscard]] constexpr index values() const { return of.num_attention_heads * of.v_head_dim; }
-    [[nodiscard]] constexpr index kv_a() const { return of.kv_lora_rank + of.qk_rope_head_dim; }
+    [[nodiscard]] constexpr integer values() const { return of.num_attention_heads * of.v_head_dim; }
+    [[nodiscard]] constexpr integer kv_a() const { return of.kv_lora_rank + of.qk_rope_head_dim; }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         visit(p.a, storage{.rows = lead() + kv_a(),
@@ -113,7 +113,7 @@ template <class T> struct latent_attention {
     }
 
     constexpr saved keep(arena& memory, extents shape) const {
-        const index n = shape.tokens();
+        const integer n = shape.tokens();
         saved s;
         s.a = memory.take<T>(n, lead() + kv_a());
         s.q_inverse_rms = latent_queries() ? memory.take<A>(1, n) : matrix<A>{};
@@ -131,7 +131,7 @@ template <class T> struct latent_attention {
         return s;
     }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
-        const index n = shape.tokens();
+        const integer n = shape.tokens();
         deferred d;
         if (apart) d.kept_dy = memory.take<T>(n, of.hidden_size);
         if (again.norms) {
@@ -148,7 +148,7 @@ template <class T> struct latent_attention {
         return d;
     }
     constexpr workspace work(arena& memory, extents shape) const {
-        const index n = shape.tokens();
+        const integer n = shape.tokens();
         workspace w;
         if (again.norms) {
             if (latent_queries()) w.c_q = memory.take<T>(n, of.q_lora_rank);
@@ -165,15 +165,15 @@ template <class T> struct latent_attention {
         w.norm_partials = memory.take<A>(pieces(n, ops::rms_norm_rows), std::max(of.q_lora_rank, of.kv_lora_rank));
         return w;
     }
-    [[nodiscard]] constexpr index scratch(extents shape) const {
+    [[nodiscard]] constexpr integer scratch(extents shape) const {
         return std::max(ops::attention_scratch<T>(heads(0), shape.length), ops::product_scratch<T>());
     }
-    [[nodiscard]] constexpr index matrix_parameters() const {
+    [[nodiscard]] constexpr integer matrix_parameters() const {
         return (lead() + kv_a()) * of.hidden_size + (latent_queries() ? queries() * of.q_lora_rank : 0) +
                keys_values() * of.kv_lora_rank + of.hidden_size * values();
     }
     /// Multiply-adds of scores and weighted values for one query and one key.
-    [[nodiscard]] constexpr index products_per_pair() const {
+    [[nodiscard]] constexpr integer products_per_pair() const {
         return of.num_attention_heads * (of.qk_head_dim() + of.v_head_dim);
     }
 
@@ -287,7 +287,8 @@ template <class T> struct latent_attention {
     template <class Layer> friend struct decoder;  // generates with this layer's own steps
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.qk_head_dim()); }
-    static constexpr storage split_bias(const char* first, index first_width, const char* second, index second_width) {
+    static constexpr storage split_bias(const char* first, integer first_width, const char* second,
+                                        integer second_width) {
         return {.rows = first_width + second_width,
                 .width = 1,
                 .start = initial::zero,
@@ -308,8 +309,8 @@ template <class T> struct latent_attention {
                 .v_head_stride = of.qk_nope_head_dim + of.v_head_dim};
     }
     template <class Queue>
-    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> x, index count, index head_stride, index first,
-                bool inverse) const {
+    void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> x, integer count, integer head_stride,
+                integer first, bool inverse) const {
         ops::rotate<T>(queue, x, first, head_stride, count, of.qk_rope_head_dim, of.rope_interleave, batch.positions,
                        batch.cosines, batch.sines, inverse);
     }

@@ -24,8 +24,8 @@ template <class T> struct decoder<latent_attention<T>> {
         matrix<A> q, mixed;  // q[rows, heads * (kv_lora_rank + qk_rope_head_dim)], mixed[rows, heads * kv_lora_rank]
     };
 
-    [[nodiscard]] constexpr index cache_width() const { return of.kv_a(); }
-    constexpr workspace work(arena& memory, index rows) const {
+    [[nodiscard]] constexpr integer cache_width() const { return of.kv_a(); }
+    constexpr workspace work(arena& memory, integer rows) const {
         const latent_attention_facts& f = of.of;
         workspace w;
         w.s.a = memory.take<T>(rows, of.lead() + of.kv_a());
@@ -41,7 +41,7 @@ template <class T> struct decoder<latent_attention<T>> {
         w.mixed = memory.take<A>(rows, f.num_attention_heads * f.kv_lora_rank);
         return w;
     }
-    [[nodiscard]] constexpr index scratch() const {
+    [[nodiscard]] constexpr integer scratch() const {
         return std::max(ops::decode_attention_scratch<T>(heads(0)), ops::product_scratch<T>());
     }
 
@@ -50,7 +50,7 @@ template <class T> struct decoder<latent_attention<T>> {
                  tensor<const T, axis::tokens, axis::hidden> x, matrix<T> cache, workspace& w,
                  tensor<T, axis::tokens, axis::hidden> y) const {
         const latent_attention_facts& f = of.of;
-        const index nope = f.qk_nope_head_dim, rope = f.qk_rope_head_dim, latent = f.kv_lora_rank;
+        const integer nope = f.qk_nope_head_dim, rope = f.qk_rope_head_dim, latent = f.kv_lora_rank;
         project(queue, w.s.a, x, p.a);
         if (f.attention_bias) ops::add_bias(queue, of.biased(w.s.a), p.a_bias);
         const matrix<T> key = w.s.a.columns_at(of.lead() + latent, rope);
@@ -59,11 +59,11 @@ template <class T> struct decoder<latent_attention<T>> {
         const auto q = of.latent_queries() ? w.s.q : w.s.a.template part<axis::queries>(0, of.queries());
         if (of.latent_queries()) project(queue, q, w.s.c_q, p.q_b);
         of.rotate_queries(queue, tokens.batch, q, false);
-        queue.enqueue(x.rows, [&](index r, int) {
+        queue.enqueue(x.rows, [&](integer r, int) {
             T* to = cache.row(tokens.cache_row(r));
             std::copy_n(key.row(r), rope, std::copy_n(w.s.c_kv.row(r), latent, to));
-            for (index h = 0; h < f.num_attention_heads; ++h)
-                for (index c = 0; c < rope; ++c)
+            for (integer h = 0; h < f.num_attention_heads; ++h)
+                for (integer c = 0; c < rope; ++c)
                     w.q(r, h * (latent + rope) + latent + c) = static_cast<A>(q(r, h * (nope + rope) + nope + c));
         });
         ops::heads_product(queue, f.num_attention_heads, w.q.columns_at(0, latent), latent + rope,

@@ -10,9 +10,9 @@ namespace fathom::nn {
 
 /// The shape of a micro-batch: sequences of one length, their tokens one after another.
 struct extents {
-    index sequences = 0;
-    index length = 0;
-    [[nodiscard]] constexpr index tokens() const { return sequences * length; }
+    integer sequences = 0;
+    integer length = 0;
+    [[nodiscard]] constexpr integer tokens() const { return sequences * length; }
 };
 
 /// What is recomputed in backward instead of kept from forward.

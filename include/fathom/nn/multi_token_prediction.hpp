@@ -46,7 +46,7 @@ template <class T, class Block> struct multi_token_prediction {
         typename Block::workspace layer;
     };
 
-    [[nodiscard]] constexpr index hidden() const { return layer.of.hidden_size; }
+    [[nodiscard]] constexpr integer hidden() const { return layer.of.hidden_size; }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         visit(p.enorm, gain("enorm.weight", hidden()));
@@ -57,7 +57,7 @@ template <class T, class Block> struct multi_token_prediction {
     }
 
     constexpr saved keep(arena& memory, extents shape) const {
-        const index n = shape.tokens();
+        const integer n = shape.tokens();
         saved s;
         s.embedded = memory.take<T>(n, hidden());
         s.previous = memory.take<T>(n, hidden());
@@ -74,7 +74,7 @@ template <class T, class Block> struct multi_token_prediction {
         return {layer.defer(memory, shape, apart)};
     }
     constexpr workspace work(arena& memory, extents shape) const {
-        const index n = shape.tokens();
+        const integer n = shape.tokens();
         workspace w;
         w.g = memory.take<T>(n, hidden());
         w.dnormed = memory.take<T>(n, hidden());
@@ -84,7 +84,7 @@ template <class T, class Block> struct multi_token_prediction {
         w.layer = layer.work(memory, shape);
         return w;
     }
-    [[nodiscard]] constexpr index matrix_parameters() const {
+    [[nodiscard]] constexpr integer matrix_parameters() const {
         return 2 * hidden() * hidden() + layer.matrix_parameters();
     }
 
@@ -93,10 +93,10 @@ template <class T, class Block> struct multi_token_prediction {
     template <class Queue>
     void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, typename Block::buffers& b,
                  tensor<const T, axis::vocabulary, axis::hidden> embedding, const std::int32_t* ids,
-                 const_stream previous, index skip, saved& s, workspace& w) const {
-        const index length = batch.shape.length;
+                 const_stream previous, integer skip, saved& s, workspace& w) const {
+        const integer length = batch.shape.length;
         ops::embed<T>(queue, s.embedded, ids, embedding);
-        for (index q = 0; q < batch.shape.sequences; ++q)
+        for (integer q = 0; q < batch.shape.sequences; ++q)
             ops::copy(queue, s.previous.rows_at(q * length, length), previous.rows_at(q * (length + skip), length));
         ops::rms_norm<T>(queue, s.joined.columns_at(0, hidden()), s.enorm_inverse_rms.data, s.embedded, p.enorm.data,
                          eps());
@@ -111,10 +111,10 @@ template <class T, class Block> struct multi_token_prediction {
     /// added to.
     template <class Queue>
     void backward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, typename Block::buffers& b,
-                  const std::int32_t* ids, stream dnormed, index skip, saved& s, deferred& d, workspace& w,
+                  const std::int32_t* ids, stream dnormed, integer skip, saved& s, deferred& d, workspace& w,
                   stream dprevious, tensor<A, axis::vocabulary, axis::hidden> dembedding,
                   parameters<A>& gradients) const {
-        const index length = batch.shape.length;
+        const integer length = batch.shape.length;
         norm_backward(queue, w.g, gradients.head_norm, dnormed, s.layer.y, s.head_inverse_rms, p.head_norm, w);
         layer.backward_input(queue, batch, p.layer, b, s.layer, w.g, d.layer, w.layer, &gradients.layer);
         project_weight(queue, gradients.eh_proj, w.g, s.joined);
@@ -124,7 +124,7 @@ template <class T, class Block> struct multi_token_prediction {
         ops::embed_backward(queue, dembedding, ids, matrix<const T>{w.dpart});
         norm_backward(queue, w.dpart, gradients.hnorm, w.djoined.columns_at(hidden(), hidden()), s.previous,
                       s.hnorm_inverse_rms, p.hnorm, w);
-        for (index q = 0; q < batch.shape.sequences; ++q)
+        for (integer q = 0; q < batch.shape.sequences; ++q)
             ops::add(queue, dprevious.rows_at(q * (length + skip), length), w.dpart.rows_at(q * length, length));
     }
 

@@ -15,35 +15,35 @@ enum class initial : std::uint8_t { zero, one, normal };
 /// step. In the name of a stack, `*` stands for n.
 struct part {
     const char* name = nullptr;
-    index rows = 0;
-    index first = 0;
-    index count = 1;
-    index step = 0;
+    integer rows = 0;
+    integer first = 0;
+    integer count = 1;
+    integer step = 0;
 };
 
 /// A parameter's storage: rows x width numbers, cut into parts without gap or overlap.
 struct storage {
-    index rows = 0;
-    index width = 0;
+    integer rows = 0;
+    integer width = 0;
     initial start = initial::normal;
     bool vector =
         false;  // rows of one number, stored in checkpoints with one dimension: gains and biases; views have one row
     std::array<part, 3> parts{};
 
-    [[nodiscard]] constexpr index size() const { return rows * width; }
+    [[nodiscard]] constexpr integer size() const { return rows * width; }
 };
 
 /// A matrix under one name.
-constexpr storage weight(const char* name, index rows, index width) {
+constexpr storage weight(const char* name, integer rows, integer width) {
     return {.rows = rows, .width = width, .parts = {{{.name = name, .rows = rows}}}};
 }
 /// A gain: starts at one.
-constexpr storage gain(const char* name, index width) {
+constexpr storage gain(const char* name, integer width) {
     return {
         .rows = width, .width = 1, .start = initial::one, .vector = true, .parts = {{{.name = name, .rows = width}}}};
 }
 /// A bias: starts at zero.
-constexpr storage bias(const char* name, index width) {
+constexpr storage bias(const char* name, integer width) {
     return {
         .rows = width, .width = 1, .start = initial::zero, .vector = true, .parts = {{{.name = name, .rows = width}}}};
 }
@@ -63,7 +63,7 @@ template <class Visit> struct below {
 /// tokens[r].
 struct grouped_rows {
     const std::int32_t* tokens = nullptr;
-    const index* offsets = nullptr;
+    const integer* offsets = nullptr;
 };
 
 }  // namespace fathom::nn

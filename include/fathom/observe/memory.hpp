@@ -8,8 +8,8 @@ namespace fathom::observe {
 
 /// Bytes of this process in memory now, and at most so far; 0 where the system does not tell.
 struct process_memory {
-    index resident = 0;  // VmRSS
-    index peak = 0;      // VmHWM
+    integer resident = 0;  // VmRSS
+    integer peak = 0;      // VmHWM
 };
 
 /// Reads them from a file like /proc/self/status.

@@ -38,7 +38,7 @@ template <class T, class Master, class Moment = Master> struct adamw_range {
     T* weights = nullptr;      ///< the weights as layers read them: master itself, or a copy rounded to T
     Moment* m = nullptr;       ///< mean of gradients
     Moment* v = nullptr;       ///< mean of squared gradients
-    index count = 0;
+    integer count = 0;
     bool decayed = true;
 };
 
@@ -50,10 +50,10 @@ template <class T, class Master, class Moment = Master> struct adamw_range {
 template <class T, class Master, class Moment>
 void adamw_update(host::queue& queue, const adamw_range<T, Master, Moment>& range,
                   const std::type_identity_t<Master>* gradient, const adamw_facts& facts, const step_state* state) {
-    constexpr index chunk = 8192;
-    queue.enqueue(pieces(range.count, chunk), [=](index task, int) {
-        const index first = task * chunk;
-        const index count = std::min(chunk, range.count - first);
+    constexpr integer chunk = 8192;
+    queue.enqueue(pieces(range.count, chunk), [=](integer task, int) {
+        const integer first = task * chunk;
+        const integer count = std::min(chunk, range.count - first);
         const auto step = static_cast<double>(state->step);
         const double rate = state->learning_rate;
         const auto correction = static_cast<Master>(1 / std::sqrt(1 - std::pow(facts.beta2, step)));
@@ -67,7 +67,7 @@ void adamw_update(host::queue& queue, const adamw_range<T, Master, Moment>& rang
         Moment* __restrict mean = range.m + first;
         Moment* __restrict square = range.v + first;
         const Master* __restrict slope = gradient + first;
-        for (index i = 0; i < count; ++i) {
+        for (integer i = 0; i < count; ++i) {
             const Master g = slope[i] * factor;
             const Master m = beta1 * static_cast<Master>(mean[i]) + rest1 * g;
             const Master v = beta2 * static_cast<Master>(square[i]) + rest2 * g * g;
@@ -77,7 +77,7 @@ void adamw_update(host::queue& queue, const adamw_range<T, Master, Moment>& rang
         }
         if (static_cast<const void*>(range.weights) != range.master) {
             T* __restrict rounded = range.weights + first;
-            for (index i = 0; i < count; ++i) rounded[i] = static_cast<T>(p[i]);
+            for (integer i = 0; i < count; ++i) rounded[i] = static_cast<T>(p[i]);
         }
     });
 }

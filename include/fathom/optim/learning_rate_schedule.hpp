@@ -44,21 +44,21 @@ struct stretches {
 /// steps, or in tokens if both counts are tokens.
 struct learning_rate_schedule {
     double peak = 0;
-    index warmup_steps = 0;
-    index training_steps = 1;
+    integer warmup_steps = 0;
+    integer training_steps = 1;
     stretches shape = {stretch{}};
 
     /// The rate of a step, counted from 0: in a warm-up of W steps, step 0 has peak / W and step W - 1 the peak.
-    [[nodiscard]] double at(index step) const { return after(step + 1); }
+    [[nodiscard]] double at(integer step) const { return after(step + 1); }
     /// The rate of the step that ends when `done` >= 1 steps (or tokens) are done.
-    [[nodiscard]] double after(index done) const {
+    [[nodiscard]] double after(integer done) const {
         if (done <= warmup_steps)
             return peak * (static_cast<double>(done) / static_cast<double>(warmup_steps > 0 ? warmup_steps : 1));
         double rate = peak;
-        index start = warmup_steps;
+        integer start = warmup_steps;
         for (const stretch& part : shape) {
             const double target = part.factor * peak;
-            const index end = end_of(part);
+            const integer end = end_of(part);
             if (done <= end) {
                 if (part.shape == curve::constant) return target;
                 const double t = static_cast<double>(done - start) / static_cast<double>(end - start);
@@ -85,15 +85,15 @@ struct learning_rate_schedule {
             before = part.until;
         }
         if (before != 1) fail("learning rate: the last stretch lasts until ", before, " of the run, expected 1");
-        const index first = end_of(shape.items[0]);
+        const integer first = end_of(shape.items[0]);
         if (warmup_steps < 0 || warmup_steps > first)
             fail("learning rate: warmup_steps is ", warmup_steps, ", expected 0 to ", first, ", where the ",
                  shape.count == 1 ? "run" : "first stretch", " ends");
     }
 
   private:
-    [[nodiscard]] index end_of(const stretch& part) const {
-        return static_cast<index>(std::llround(part.until * static_cast<double>(training_steps)));
+    [[nodiscard]] integer end_of(const stretch& part) const {
+        return static_cast<integer>(std::llround(part.until * static_cast<double>(training_steps)));
     }
     static double way(curve how, double t) {
         if (how == curve::cosine) return (1 - std::cos(std::numbers::pi * t)) / 2;

@@ -6,49 +6,51 @@
 namespace fathom {
 
 /// A degree that the start decides, not the type.
-inline constexpr index any = -1;
+inline constexpr integer any = -1;
 
 /// Data parallelism: replicas that see different batches.
-template <index N> struct dp { static constexpr index value = N; };
+template <integer N> struct dp { static constexpr integer value = N; };
 /// Tensor parallelism: the products of a layer are split.
-template <index N> struct tp { static constexpr index value = N; };
+template <integer N> struct tp { static constexpr integer value = N; };
 /// Pipeline parallelism: the layers are split.
-template <index N> struct pp { static constexpr index value = N; };
+template <integer N> struct pp { static constexpr integer value = N; };
 /// Expert parallelism: the experts are split, over the ranks of dp and cp.
-template <index N> struct ep { static constexpr index value = N; };
+template <integer N> struct ep { static constexpr integer value = N; };
 /// Context parallelism: sequences are split.
-template <index N> struct cp { static constexpr index value = N; };
+template <integer N> struct cp { static constexpr integer value = N; };
 
 /// The axes of a mesh.
 enum class mesh_axis : unsigned char { dp, tp, pp, ep, cp };
 
 namespace detail {
 
-template <template <index> class Axis, class... Axes> struct degree_of { static constexpr index value = 1; };
-template <template <index> class Axis, index N, class... Axes> struct degree_of<Axis, Axis<N>, Axes...> {
-    static constexpr index value = N;
+template <template <integer> class Axis, class... Axes> struct degree_of { static constexpr integer value = 1; };
+template <template <integer> class Axis, integer N, class... Axes> struct degree_of<Axis, Axis<N>, Axes...> {
+    static constexpr integer value = N;
 };
-template <template <index> class Axis, class First, class... Axes>
+template <template <integer> class Axis, class First, class... Axes>
 struct degree_of<Axis, First, Axes...> : degree_of<Axis, Axes...> {};
 
-template <template <index> class Axis, class... Axes> struct uses_of { static constexpr int value = 0; };
-template <template <index> class Axis, class First, class... Axes> struct uses_of<Axis, First, Axes...> {
+template <template <integer> class Axis, class... Axes> struct uses_of { static constexpr int value = 0; };
+template <template <integer> class Axis, class First, class... Axes> struct uses_of<Axis, First, Axes...> {
     static constexpr int value = uses_of<Axis, Axes...>::value;
 };
-template <template <index> class Axis, index N, class... Axes> struct uses_of<Axis, Axis<N>, Axes...> {
+template <template <integer> class Axis, integer N, class... Axes> struct uses_of<Axis, Axis<N>, Axes...> {
     static constexpr int value = 1 + uses_of<Axis, Axes...>::value;
 };
 
 template <class Axis> inline constexpr bool is_mesh_axis = false;
-template <index N> inline constexpr bool is_mesh_axis<dp<N>> = true;
-template <index N> inline constexpr bool is_mesh_axis<tp<N>> = true;
-template <index N> inline constexpr bool is_mesh_axis<pp<N>> = true;
-template <index N> inline constexpr bool is_mesh_axis<ep<N>> = true;
-template <index N> inline constexpr bool is_mesh_axis<cp<N>> = true;
+template <integer N> inline constexpr bool is_mesh_axis<dp<N>> = true;
+template <integer N> inline constexpr bool is_mesh_axis<tp<N>> = true;
+template <integer N> inline constexpr bool is_mesh_axis<pp<N>> = true;
+template <integer N> inline constexpr bool is_mesh_axis<ep<N>> = true;
+template <integer N> inline constexpr bool is_mesh_axis<cp<N>> = true;
 
 /// The degree that an axis gives; 1 for what is no axis.
-template <class Axis> struct given_degree { static constexpr index value = 1; };
-template <template <index> class Axis, index N> struct given_degree<Axis<N>> { static constexpr index value = N; };
+template <class Axis> struct given_degree { static constexpr integer value = 1; };
+template <template <integer> class Axis, integer N> struct given_degree<Axis<N>> {
+    static constexpr integer value = N;
+};
 
 }  // namespace detail
 
@@ -90,11 +92,11 @@ struct mesh : rule::only_mesh_axes<Axes...>,
               rule::mesh_axes_are_given_once<Axes...>,
               rule::degrees_are_positive<Axes...>,
               rule::ranks_are_one<Axes...> {
-    static constexpr index dp_degree = detail::degree_of<fathom::dp, Axes...>::value;
-    static constexpr index tp_degree = detail::degree_of<fathom::tp, Axes...>::value;
-    static constexpr index pp_degree = detail::degree_of<fathom::pp, Axes...>::value;
-    static constexpr index ep_degree = detail::degree_of<fathom::ep, Axes...>::value;
-    static constexpr index cp_degree = detail::degree_of<fathom::cp, Axes...>::value;
+    static constexpr integer dp_degree = detail::degree_of<fathom::dp, Axes...>::value;
+    static constexpr integer tp_degree = detail::degree_of<fathom::tp, Axes...>::value;
+    static constexpr integer pp_degree = detail::degree_of<fathom::pp, Axes...>::value;
+    static constexpr integer ep_degree = detail::degree_of<fathom::ep, Axes...>::value;
+    static constexpr integer cp_degree = detail::degree_of<fathom::cp, Axes...>::value;
 };
 
 }  // namespace fathom

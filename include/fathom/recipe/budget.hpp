@@ -6,8 +6,8 @@
 namespace fathom {
 
 /// Numbers of bytes, so that the notes after an error name them.
-template <index Bytes> struct needs { static constexpr index value = Bytes; };
-template <index Bytes> struct budget { static constexpr index value = Bytes; };
+template <integer Bytes> struct needs { static constexpr integer value = Bytes; };
+template <integer Bytes> struct budget { static constexpr integer value = Bytes; };
 
 namespace rule {
 
@@ -22,7 +22,7 @@ template <class Needs, class Budget> struct memory_is_within_its_budget {
 }  // namespace rule
 
 /// static_assert(fits_in<recipe, 2_GiB>): what bytes_per_rank<recipe> gives is within the budget.
-template <class Recipe, index Budget, index Workers = 4>
+template <class Recipe, integer Budget, integer Workers = 4>
 inline constexpr bool fits_in =
     rule::memory_is_within_its_budget<needs<bytes_per_rank<Recipe>(host_workers<Workers>{})>, budget<Budget>>::holds;
 

@@ -11,18 +11,18 @@
 namespace fathom {
 
 /// Threads that need scratch memory: the host's bytes are a function of it.
-template <index N> struct host_workers { static constexpr index value = N; };
+template <integer N> struct host_workers { static constexpr integer value = N; };
 
 namespace recipe {
 
 /// Everything that is known before a run.
 struct plan {
-    arena_log memory;                // what each rank holds, in order
-    index bytes = 0;                 // of the arena
-    index scratch_bytes = 0;         // of which one worker's: more workers take as much more each
-    index parameters = 0;            // trained ones and router biases, as published counts have them
-    index activated_parameters = 0;  // of which one token uses, embedding and head included
-    index embedding_parameters = 0;
+    arena_log memory;                  // what each rank holds, in order
+    integer bytes = 0;                 // of the arena
+    integer scratch_bytes = 0;         // of which one worker's: more workers take as much more each
+    integer parameters = 0;            // trained ones and router biases, as published counts have them
+    integer activated_parameters = 0;  // of which one token uses, embedding and head included
+    integer embedding_parameters = 0;
     double flops = 0;  // of one micro-batch, forward and backward
 };
 
@@ -33,7 +33,7 @@ template <class Recipe> constexpr auto transformer_of() {
 }
 
 /// Experts of a layer that see one token; 1 for what every token passes.
-template <class Layer> constexpr index experts_per_token(const Layer& layer) {
+template <class Layer> constexpr integer experts_per_token(const Layer& layer) {
     if constexpr (requires { layer.of.mlp.router.top_k; })
         return layer.of.mlp.router.top_k;
     else
@@ -43,8 +43,8 @@ template <class Layer> constexpr index experts_per_token(const Layer& layer) {
 /// Counts the parameters of a model over its layers' own tensors; those of multi-token prediction are left out, as
 /// published counts do.
 template <class Transformer> constexpr void count_parameters(const Transformer& model, plan& p) {
-    const auto count = [&p](const nn::storage& facts, index layers, index chosen) {
-        const index stacked = facts.parts[0].count;
+    const auto count = [&p](const nn::storage& facts, integer layers, integer chosen) {
+        const integer stacked = facts.parts[0].count;
         p.parameters += layers * facts.size();
         p.activated_parameters += layers * (stacked > 1 ? facts.size() / stacked * chosen : facts.size());
     };
@@ -84,7 +84,7 @@ template <class Recipe>
 inline constexpr plan plan_of_one = lower(transformer_of<Recipe>(), {.batch = Recipe::batch, .workers = 1});
 
 /// The plan of a recipe with that many workers.
-template <class Recipe> constexpr plan plan_of(index workers = 4) {
+template <class Recipe> constexpr plan plan_of(integer workers = 4) {
     plan p = plan_of_one<Recipe>;
     arena_item& scratch = p.memory.items[static_cast<std::size_t>(p.memory.count - 1)];
     scratch.count = workers;
@@ -93,17 +93,17 @@ template <class Recipe> constexpr plan plan_of(index workers = 4) {
     return p;
 }
 /// Bytes of that plan.
-template <class Recipe> constexpr index bytes_of(index workers = 4) {
+template <class Recipe> constexpr integer bytes_of(integer workers = 4) {
     return plan_of_one<Recipe>.bytes + (workers - 1) * plan_of_one<Recipe>.scratch_bytes;
 }
 
 /// Bytes of one rank's arena: a number, and a function of what the start decides.
 template <class Recipe> struct bytes_function {
-    consteval operator index() const {
+    consteval operator integer() const {
         return bytes_of<Recipe>();
     }  // NOLINT(google-explicit-constructor): it reads as the number
-    template <index N> consteval index operator()(host_workers<N>) const { return bytes_of<Recipe>(N); }
-    template <index N> consteval index operator()(dp<N>) const {
+    template <integer N> consteval integer operator()(host_workers<N>) const { return bytes_of<Recipe>(N); }
+    template <integer N> consteval integer operator()(dp<N>) const {
         static_assert(N == 1, "fathom: this version trains on one rank. fix: write dp<1>.");
         return bytes_of<Recipe>();
     }
@@ -116,14 +116,14 @@ template <class Recipe> struct bytes_function {
 template <class Recipe> inline constexpr recipe::bytes_function<Recipe> bytes_per_rank{};
 
 /// Parameters of a described model, router biases included, those of multi-token prediction left out.
-template <class Model> consteval index parameters_of() {
+template <class Model> consteval integer parameters_of() {
     constexpr auto model = Model::family::template transformer<float>(Model::config);
     recipe::plan p;
     recipe::count_parameters(model, p);
     return p.parameters;
 }
 /// Of which one token uses; embedding and head can be left out, as sources differ.
-template <class Model> consteval index activated_parameters_of(bool with_embedding = true, bool with_head = true) {
+template <class Model> consteval integer activated_parameters_of(bool with_embedding = true, bool with_head = true) {
     constexpr auto model = Model::family::template transformer<float>(Model::config);
     recipe::plan p;
     recipe::count_parameters(model, p);

@@ -15,19 +15,19 @@
 namespace fathom::recipe {
 
 /// Storages start at multiples of this many numbers, so that they start at a cache line in every format.
-inline constexpr index storage_alignment = 32;
+inline constexpr integer storage_alignment = 32;
 
 /// The flat numbers of all parameters in one state, with its place in the arena.
 template <class E> struct flat {
     E* data = nullptr;
-    index count = 0;
+    integer count = 0;
 };
 
 /// What may differ between ranks and starts, though not within a step.
 struct rank_shape {
-    nn::extents batch;   // the most that a micro-batch holds
-    index workers = 4;   // threads that need scratch
-    bool trains = true;  // gradients, moments, and what backward needs
+    nn::extents batch;    // the most that a micro-batch holds
+    integer workers = 4;  // threads that need scratch
+    bool trains = true;   // gradients, moments, and what backward needs
 };
 
 /// The memory of one rank: Transformer is a models::transformer<T, Blocks...>.
@@ -45,19 +45,19 @@ template <class Transformer> struct rank_memory {
     double* square_partials = nullptr;  // of the pieces of one
     matrix<A> cosines, sines;
     std::vector<models::depth_inputs> inputs;
-    index activations_at = 0;  // where the pieces that depend on a micro-batch's shape begin
+    integer activations_at = 0;  // where the pieces that depend on a micro-batch's shape begin
     typename Transformer::saved saved;
     typename Transformer::deferred deferred;
     typename Transformer::workspace workspace;
     std::byte* scratch = nullptr;
-    index scratch_bytes = 0;
+    integer scratch_bytes = 0;
 };
 
 /// Numbers in all parameters, with the gaps that alignment leaves.
-template <class Transformer> constexpr index flat_size(const Transformer& model) {
-    index n = 0;
+template <class Transformer> constexpr integer flat_size(const Transformer& model) {
+    integer n = 0;
     model.each_storage(
-        [&](const nn::storage& facts, index times) { n += times * round_up(facts.size(), storage_alignment); });
+        [&](const nn::storage& facts, integer times) { n += times * round_up(facts.size(), storage_alignment); });
     return n;
 }
 
@@ -65,7 +65,7 @@ template <class Transformer> constexpr index flat_size(const Transformer& model)
 template <class Transformer, class E>
 void bind_views(const Transformer& model, typename Transformer::template parameters<E>& parameters, E* data) {
     model.resize(parameters);
-    index at = 0;
+    integer at = 0;
     model.template each_parameter<E>(&parameters, [&](auto& view, const nn::storage& facts, auto...) {
         view = facts.vector ? vector_view(data + at, facts.rows) : matrix<E>{data + at, facts.rows, facts.width};
         at += round_up(facts.size(), storage_alignment);
@@ -77,8 +77,8 @@ template <class Transformer>
 constexpr void carve_activations(const Transformer& model, arena& memory, nn::extents shape, bool trains,
                                  rank_memory<Transformer>* to) {
     models::depth_inputs local;
-    for (index k = 0; k <= model.of.num_nextn_predict_layers; ++k) {
-        const index n = model.shorter(shape, k).tokens();
+    for (integer k = 0; k <= model.of.num_nextn_predict_layers; ++k) {
+        const integer n = model.shorter(shape, k).tokens();
         models::depth_inputs& in = to != nullptr ? to->inputs[static_cast<std::size_t>(k)] : local;
         in.ids = memory.take<std::int32_t>(n);
         in.targets = memory.take<std::int32_t>(n);
@@ -100,7 +100,7 @@ template <class Transformer>
 constexpr void carve(const Transformer& model, arena& memory, const rank_shape& shape, rank_memory<Transformer>* to) {
     using A = typename Transformer::A;
     using T = typename rank_memory<Transformer>::T;
-    const index count = flat_size(model);
+    const integer count = flat_size(model);
     auto take_flat = [&]<class E>(flat<E> rank_memory<Transformer>::*member) {
         flat<E> numbers{memory.take<E>(count), count};
         if (to != nullptr) to->*member = numbers;
@@ -140,22 +140,22 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
     if (to != nullptr)
         model.each_buffer(&to->buffers, take_buffer);
     else
-        model.each_kind_of_buffers([&](auto& buffers, const auto& layer, index times) {
-            const index start = memory.used();
+        model.each_kind_of_buffers([&](auto& buffers, const auto& layer, integer times) {
+            const integer start = memory.used();
             layer.each_buffer(buffers, take_buffer);
             memory.skip((times - 1) * (memory.used() - start));
         });
     memory.mark("router biases and loads", lifetime::run);
 
-    index storages = 0, largest = 0;
-    model.each_storage([&](const nn::storage& facts, index times) {
+    integer storages = 0, largest = 0;
+    model.each_storage([&](const nn::storage& facts, integer times) {
         storages += times;
         largest = std::max(largest, facts.size());
     });
     optim::step_state* state = memory.take<optim::step_state>(1);
     double* squares = memory.take<double>(storages);
     double* square_partials = memory.take<double>(pieces(largest, optim::squared_norm_chunk));
-    const index half = model.of.rope.dim / 2;
+    const integer half = model.of.rope.dim / 2;
     const auto cosines = memory.take<A>(model.of.max_position_embeddings, half);
     const auto sines = memory.take<A>(model.of.max_position_embeddings, half);
     if (to != nullptr) {
@@ -168,7 +168,7 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
     }
     memory.mark("step state and rotary tables", lifetime::run);
     carve_activations(model, memory, shape.batch, shape.trains, to);
-    const index scratch_bytes = round_up(model.scratch(shape.batch), arena::alignment);
+    const integer scratch_bytes = round_up(model.scratch(shape.batch), arena::alignment);
     std::byte* scratch = memory.take<std::byte>(shape.workers * scratch_bytes);
     if (to != nullptr) {
         to->scratch = scratch;

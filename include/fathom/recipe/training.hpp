@@ -11,11 +11,11 @@
 namespace fathom {
 
 /// The most tokens of a sequence; a batch may have fewer.
-template <index N> struct sequence_length { static constexpr index value = N; };
+template <integer N> struct sequence_length { static constexpr integer value = N; };
 /// The most sequences of a micro-batch; a batch may have fewer.
-template <index N> struct micro_batch { static constexpr index value = N; };
+template <integer N> struct micro_batch { static constexpr integer value = N; };
 /// The ZeRO stage: what is sharded over the data axes. 0: nothing.
-template <index N> struct zero { static constexpr index value = N; };
+template <integer N> struct zero { static constexpr integer value = N; };
 
 /// Pipeline schedules.
 namespace schedule {
@@ -87,9 +87,9 @@ template <class T> struct describes_precision : std::bool_constant < requires {
 
 /// Which word of training<> a type is, to tell foreign words and two uses of one.
 template <class T> struct training_word { static constexpr int kind = 0; };
-template <index N> struct training_word<sequence_length<N>> { static constexpr int kind = 1; };
-template <index N> struct training_word<micro_batch<N>> { static constexpr int kind = 2; };
-template <index N> struct training_word<zero<N>> { static constexpr int kind = 4; };
+template <integer N> struct training_word<sequence_length<N>> { static constexpr int kind = 1; };
+template <integer N> struct training_word<micro_batch<N>> { static constexpr int kind = 2; };
+template <integer N> struct training_word<zero<N>> { static constexpr int kind = 4; };
 template <> struct training_word<schedule::one_f_one_b> { static constexpr int kind = 8; };
 template <optim::decay D> struct training_word<optimizer::adamw_with<D>> { static constexpr int kind = 16; };
 template <class... Parts> struct training_word<recompute<Parts...>> : rule::only_recomputed_parts<Parts...> {
@@ -136,17 +136,17 @@ template <class Length, class Sequences> struct batch_is_not_empty {
     static_assert(Length::value > 0 && Sequences::value > 0,
                   "fathom: a micro-batch needs tokens. fix: give sequence_length<N> and micro_batch<N>, both above 0.");
 };
-template <class Length, index Positions> struct sequence_fits_the_model {
+template <class Length, integer Positions> struct sequence_fits_the_model {
     static_assert(Length::value <= Positions,
                   "fathom: a sequence is longer than the model has positions. fix: pick sequence_length<N> of at most "
                   "max_position_embeddings, or raise the latter.");
 };
-template <class Length, index Depths> struct sequence_outlasts_prediction {
+template <class Length, integer Depths> struct sequence_outlasts_prediction {
     static_assert(Length::value <= 0 || Length::value > Depths,
                   "fathom: a sequence is too short for multi-token prediction. fix: pick sequence_length<N> above "
                   "num_nextn_predict_layers.");
 };
-template <class Stage, index Degree> struct sharding_has_ranks {
+template <class Stage, integer Degree> struct sharding_has_ranks {
     static_assert(Stage::value >= 0 && Stage::value <= 3,
                   "fathom: ZeRO has stages 0 to 3. fix: pick zero<0>, zero<1>, zero<2> or zero<3>.");
     static_assert(Stage::value <= 0 || Stage::value > 3 || Degree != 1,
@@ -156,17 +156,17 @@ template <class Stage, index Degree> struct sharding_has_ranks {
 
 /// The numbers of a description, or stand-ins where it is broken, so that one broken rule is one error.
 template <class Model, bool = detail::describes_model<Model>::value> struct positions_of {
-    static constexpr index positions = 1 << 30;
-    static constexpr index depths = 0;
+    static constexpr integer positions = 1 << 30;
+    static constexpr integer depths = 0;
 };
 template <class Model> struct positions_of<Model, true> {
-    static constexpr index positions = Model::config.max_position_embeddings;
-    static constexpr index depths = Model::config.num_nextn_predict_layers;
+    static constexpr integer positions = Model::config.max_position_embeddings;
+    static constexpr integer depths = Model::config.num_nextn_predict_layers;
 };
 template <class Mesh, bool = detail::describes_mesh<Mesh>::value> struct data_degree_of {
-    static constexpr index value = any;
+    static constexpr integer value = any;
 };
-template <class Mesh> struct data_degree_of<Mesh, true> { static constexpr index value = Mesh::dp_degree; };
+template <class Mesh> struct data_degree_of<Mesh, true> { static constexpr integer value = Mesh::dp_degree; };
 
 }  // namespace rule
 

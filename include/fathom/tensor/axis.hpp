@@ -30,9 +30,9 @@ struct one;                  // a single row: gains and biases
 
 /// An extent with a bound in the type and an actual value at run time: the last batch, an evaluation, the tokens of an
 /// expert.
-template <index Bound> struct at_most {
-    static constexpr index bound = Bound;
-    index value = Bound;
+template <integer Bound> struct at_most {
+    static constexpr integer bound = Bound;
+    integer value = Bound;
 };
 
 }  // namespace fathom

@@ -21,7 +21,7 @@ template <class T, class Rows, class Columns> struct tensor : matrix<T> {
         return tensor<const T, Rows, Columns>{static_cast<matrix<const T>>(*this)};
     }
     /// Columns [first, first + count), which mean `Part`.
-    template <class Part> [[nodiscard]] constexpr tensor<T, Rows, Part> part(index first, index count) const {
+    template <class Part> [[nodiscard]] constexpr tensor<T, Rows, Part> part(integer first, integer count) const {
         return {this->columns_at(first, count)};
     }
 };

@@ -11,8 +11,8 @@ namespace fathom::train {
 /// `positions` (place in its document) may be null: 0, 1, 2, ... in every sequence. `starts` (index in the sequence of
 /// the first token that may be attended) may be null: attention goes over the whole sequence.
 struct batch_view {
-    index sequences = 0;
-    index length = 0;
+    integer sequences = 0;
+    integer length = 0;
     const std::int32_t* tokens = nullptr;
     const std::int32_t* targets = nullptr;
     const std::int32_t* positions = nullptr;
@@ -23,12 +23,12 @@ inline constexpr std::int32_t ignored = -100;
 
 /// Errors: a shape outside the recipe's, or an id, target, position or start outside its range; names the place and the
 /// range.
-inline void check(const batch_view& b, index most_length, index depths, index vocab_size, index positions) {
+inline void check(const batch_view& b, integer most_length, integer depths, integer vocab_size, integer positions) {
     if (b.sequences < 1 || b.length <= depths || b.length > most_length || b.tokens == nullptr || b.targets == nullptr)
         fail("batch: found ", b.sequences, " sequences of ", b.length, " tokens, expected at least 1 sequence of ",
              depths + 1, " to ", most_length, " tokens with targets");
-    for (index i = 0; i < b.sequences * b.length; ++i) {
-        const index row = i / b.length, at = i % b.length;
+    for (integer i = 0; i < b.sequences * b.length; ++i) {
+        const integer row = i / b.length, at = i % b.length;
         if (b.tokens[i] < 0 || b.tokens[i] >= vocab_size)
             fail("batch: token ", at, " of sequence ", row, " is ", b.tokens[i], ", expected an id in [0, ", vocab_size,
                  ")");

@@ -19,14 +19,14 @@ namespace fathom::train {
 /// The first number of a step that is NaN or infinite, in the order of computation.
 struct finding {
     std::int64_t step = 0;  // that failed, counted from 1
-    index micro_batch = 0;
-    index layer = -1;        // -1: outside of layers
+    integer micro_batch = 0;
+    integer layer = -1;      // -1: outside of layers
     std::string layer_name;  // the kind of a layer's feed-forward part, or what is outside of layers
     std::string operation;
     bool backward = false;
     std::string tensor;
-    index row = 0;  // of an activation: a token of the micro-batch; of `logsumexp`: a head
-    index column = 0;
+    integer row = 0;  // of an activation: a token of the micro-batch; of `logsumexp`: a head
+    integer column = 0;
     double value = 0;
     std::string weight;  // the first weight that is not finite itself, as NAME[row, column]; empty: none
 };
@@ -81,8 +81,8 @@ template <class Engine> class examination {
         return layer;
     }
     [[nodiscard]] auto plain_mtp() const { return typename Engine::transformer::mtp_module{plain(model_.mtp().layer)}; }
-    [[nodiscard]] index bytes_of_a_layer(nn::extents shape) const {
-        index most = 0;
+    [[nodiscard]] integer bytes_of_a_layer(nn::extents shape) const {
+        integer most = 0;
         const auto count = [&](const auto& layer, nn::extents extents) {
             arena counted;
             layer.keep(counted, extents);
@@ -95,17 +95,17 @@ template <class Engine> class examination {
         return most;
     }
 
-    void place(index layer, std::string name, bool backward) {
+    void place(integer layer, std::string name, bool backward) {
         at_.layer = layer;
         at_.layer_name = std::move(name);
         at_.backward = backward;
     }
-    void place_mtp(index depth, bool backward) { place(-1, text_of("multi-token prediction ", depth), backward); }
+    void place_mtp(integer depth, bool backward) { place(-1, text_of("multi-token prediction ", depth), backward); }
     /// Looks at a view; the first number that is not finite becomes the finding.
     template <class E>
     void look(const char* operation, const std::string& name, matrix<E> view, const nn::grouped_rows& groups = {}) {
         if (found_ || view.empty()) return;
-        index first = -1;
+        integer first = -1;
         optim::find_non_finite(queue_, view, &first);
         if (first < 0) return;
         found_ = at_;
@@ -116,7 +116,7 @@ template <class Engine> class examination {
         found_->value =
             static_cast<double>(static_cast<accumulator_t<std::remove_const_t<E>>>(view(found_->row, found_->column)));
         if (groups.tokens == nullptr) return;
-        index expert = 0;
+        integer expert = 0;
         while (groups.offsets[expert + 1] <= found_->row) ++expert;
         found_->tensor += text_of(" of expert ", expert);
         found_->row = groups.tokens[found_->row];
@@ -137,7 +137,7 @@ template <class Engine> class examination {
         ops::embed<T>(queue_, s.embedded, in[0].ids, p.embedding);
         place(-1, "embedding", false);
         looking()("lookup", "embedded", s.embedded);
-        model_.each_layer([&](const auto& layer, auto kind, index i, index number) {
+        model_.each_layer([&](const auto& layer, auto kind, integer i, integer number) {
             if (found_) return;
             const auto at = static_cast<std::size_t>(i);
             arena own = fresh();
@@ -155,7 +155,7 @@ template <class Engine> class examination {
                          model_.of.rms_norm_eps);
         place(-1, "final norm", false);
         looking()("norm", "normed", s.normed);
-        for (index k = 1; k <= model_.of.num_nextn_predict_layers && !found_; ++k) {
+        for (integer k = 1; k <= model_.of.num_nextn_predict_layers && !found_; ++k) {
             arena own = fresh();
             const micro_batch part = model_.depth_batch(batch, in, k);
             auto kept = plain_mtp().keep(own, part.shape);
@@ -166,10 +166,10 @@ template <class Engine> class examination {
         }
         place(-1, "head", false);
         look_at_logits(s.normed, in[0].targets);
-        for (index k = 1; k <= model_.of.num_nextn_predict_layers; ++k)
+        for (integer k = 1; k <= model_.of.num_nextn_predict_layers; ++k)
             look_at_logits(s.mtp[static_cast<std::size_t>(k - 1)].normed, in[static_cast<std::size_t>(k)].targets);
     }
-    void forward_mtp(const micro_batch& part, index k, auto& kept, auto& work) {
+    void forward_mtp(const micro_batch& part, integer k, auto& kept, auto& work) {
         const auto at = static_cast<std::size_t>(k - 1);
         kept.normed = memory_.saved.mtp[at].normed;
         plain_mtp().forward(queue_, part, memory_.weight_views.mtp[at], memory_.buffers.mtp[at],
@@ -178,8 +178,8 @@ template <class Engine> class examination {
     }
     void look_at_logits(const_stream x, const std::int32_t* targets) {
         auto& w = memory_.workspace.head;
-        for (index first = 0; first < x.rows && !found_; first += w.rows) {
-            const index count = std::min(w.rows, x.rows - first);
+        for (integer first = 0; first < x.rows && !found_; first += w.rows) {
+            const integer count = std::min(w.rows, x.rows - first);
             nn::loss_sums unread;
             model_.head().forward(queue_, const_stream{x.rows_at(first, count)}, memory_.weight_views.head,
                                   targets + first, w, unread);
@@ -195,7 +195,7 @@ template <class Engine> class examination {
         auto& g = memory_.gradient_views;
         auto& w = memory_.workspace;
         const auto& in = memory_.inputs;
-        const index depths = model_.of.num_nextn_predict_layers;
+        const integer depths = model_.of.num_nextn_predict_layers;
         nn::loss_sums unread;
         const auto head = [&](const_stream x, const std::int32_t* targets, double weight, double z, stream dx) {
             if (found_) return;
@@ -207,7 +207,7 @@ template <class Engine> class examination {
         head(s.normed, in[0].targets, weights.token, weights.z, w.dnormed);
         for (std::size_t k = 0; k < static_cast<std::size_t>(depths); ++k)
             head(s.mtp[k].normed, in[k + 1].targets, weights.mtp[k], 0, w.mtp_dnormed[k]);
-        for (index k = depths; k >= 1 && !found_; --k) {
+        for (integer k = depths; k >= 1 && !found_; --k) {
             const auto at = static_cast<std::size_t>(k - 1);
             const stream dprevious = k == 1 ? w.dnormed : w.mtp_dnormed[at - 1];
             arena own = fresh();
@@ -229,8 +229,8 @@ template <class Engine> class examination {
         place(-1, "final norm", true);
         looking()("norm", "gradient of the gain", g.final_norm);
         looking()("norm", "gradient of the last layer's output", w.g);
-        for (index number = model_.layers() - 1; number >= 0; --number)
-            model_.each_layer([&](const auto& layer, auto kind, index i, index here) {
+        for (integer number = model_.layers() - 1; number >= 0; --number)
+            model_.each_layer([&](const auto& layer, auto kind, integer i, integer here) {
                 if (here == number && !found_)
                     layer_backward(batch, plain(layer), number, std::get<kind()>(p.blocks)[static_cast<std::size_t>(i)],
                                    std::get<kind()>(memory_.buffers.blocks)[static_cast<std::size_t>(i)],
@@ -241,7 +241,7 @@ template <class Engine> class examination {
         place(-1, "embedding", true);
         looking()("lookup", "gradient of the embedding", g.embedding);
     }
-    void layer_backward(const micro_batch& batch, const auto& layer, index number, const auto& p, auto& b,
+    void layer_backward(const micro_batch& batch, const auto& layer, integer number, const auto& p, auto& b,
                         auto& gradients) {
         const stream g = memory_.workspace.g;
         arena own = fresh();
@@ -272,10 +272,10 @@ template <class Engine> class examination {
     }
     /// Turns a place in a storage into one in the matrix that checkpoints name.
     void name_gradient(const std::string& prefix, const nn::storage& facts) {
-        index& row = facts.vector ? found_->column : found_->row;
+        integer& row = facts.vector ? found_->column : found_->row;
         for (const nn::part& part : facts.parts)
-            for (index n = 0; part.name != nullptr && n < part.count; ++n) {
-                const index inside = row - part.first - n * part.step;
+            for (integer n = 0; part.name != nullptr && n < part.count; ++n) {
+                const integer inside = row - part.first - n * part.step;
                 if (inside < 0 || inside >= part.rows) continue;
                 row = inside;
                 found_->tensor = "gradient of " + numbered_name(prefix + part.name, n);
@@ -287,11 +287,11 @@ template <class Engine> class examination {
         std::string name;
         const auto scan = [&](const auto& all) {
             for (const auto& weight : all) {
-                const index width = static_cast<index>(weight.shape.back());
+                const integer width = static_cast<integer>(weight.shape.back());
                 for (std::size_t i = 0; i < weight.numbers.size() && name.empty(); ++i)
                     if (!optim::detail::is_finite(static_cast<A>(weight.numbers[i])))
-                        name = text_of(weight.name, '[', static_cast<index>(i) / width, ", ",
-                                       static_cast<index>(i) % width, ']');
+                        name = text_of(weight.name, '[', static_cast<integer>(i) / width, ", ",
+                                       static_cast<integer>(i) % width, ']');
             }
         };
         scan(named_state(engine_, &parameter_view<T, A>::value));

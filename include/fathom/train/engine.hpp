@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/device/host/memory.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/device/host/workers.hpp>
@@ -57,7 +57,7 @@ template <class Transformer> class engine {
     using A = typename Transformer::A;
     using parameter = parameter_view<T, A>;
 
-    engine(const Transformer& model, const recipe::rank_shape& shape, index bytes, const optim::adamw_facts& adamw)
+    engine(const Transformer& model, const recipe::rank_shape& shape, integer bytes, const optim::adamw_facts& adamw)
         : model_(model),
           shape_(shape),
           adamw_(adamw),
@@ -81,7 +81,7 @@ template <class Transformer> class engine {
     [[nodiscard]] const Transformer& model() const { return model_; }
     [[nodiscard]] host::queue& queue() { return queue_; }
     [[nodiscard]] recipe::rank_memory<Transformer>& memory() { return memory_; }
-    [[nodiscard]] index arena_bytes() const { return block_.size(); }
+    [[nodiscard]] integer arena_bytes() const { return block_.size(); }
     [[nodiscard]] std::int64_t steps_done() const { return memory_.state->step; }
     void set_steps_done(std::int64_t steps) { memory_.state->step = steps; }
 
@@ -98,11 +98,11 @@ template <class Transformer> class engine {
     void initialise(std::uint64_t seed) {
         std::uint64_t number = 0;
         each_part([&](const parameter& p, const nn::part& part) {
-            for (index n = 0; n < part.count; ++n, ++number) {
+            for (integer n = 0; n < part.count; ++n, ++number) {
                 const matrix<T> values = p.value.rows_at(part.first + n * part.step, part.rows);
                 const matrix<A> masters =
                     shape_.trains ? p.master.rows_at(part.first + n * part.step, part.rows) : matrix<A>{};
-                start(values, masters, p.storage.start, random{seed, number});
+                start(values, masters, p.storage.start, random_stream{seed, number});
             }
         });
     }
@@ -126,7 +126,7 @@ template <class Transformer> class engine {
                                      .second_moment = {}});
             });
         for (parameter& p : views) {
-            const index at = p.value.data - memory_.weights.data;
+            const integer at = p.value.data - memory_.weights.data;
             const auto same_place = [&](A* flat) {
                 return flat == nullptr ? matrix<A>{} : matrix<A>{flat + at, p.storage.rows, p.storage.width};
             };
@@ -162,13 +162,13 @@ template <class Transformer> class engine {
         optim::step_state& state = *memory_.state;
         state.step += 1;
         state.learning_rate = settings.learning_rate;
-        index at = 0;
+        integer at = 0;
         for (std::size_t i = 0; i < storages_.size(); ++i) {
             optim::squared_norm(queue_, memory_.gradients.data + at, storages_[i].size(), memory_.square_partials,
                                 memory_.squares + i);
             at += round_up(storages_[i].size(), recipe::storage_alignment);
         }
-        optim::clip(queue_, memory_.squares, static_cast<index>(storages_.size()), settings.clip, memory_.state);
+        optim::clip(queue_, memory_.squares, static_cast<integer>(storages_.size()), settings.clip, memory_.state);
         if (!std::isfinite(queue_.read(&state.gradient_norm).get())) {
             state.step -= 1;
             return;
@@ -218,16 +218,16 @@ template <class Transformer> class engine {
               model_.of.max_position_embeddings);
         count_targets(b);
         const models::loss_weights weights = weigh(b, settings);
-        for (index first = 0; first < b.sequences; first += shape_.batch.sequences) work(load(b, first), weights);
+        for (integer first = 0; first < b.sequences; first += shape_.batch.sequences) work(load(b, first), weights);
         return weights;
     }
 
   private:
-    void start(matrix<T> values, matrix<A> masters, nn::initial how, random source) {
+    void start(matrix<T> values, matrix<A> masters, nn::initial how, random_stream source) {
         const double range = model_.of.initializer_range;
-        constexpr index piece = 8192;
-        queue_.enqueue(pieces(values.size(), piece), [=](index task, int) {
-            for (index i = task * piece; i < std::min(values.size(), (task + 1) * piece); ++i) {
+        constexpr integer piece = 8192;
+        queue_.enqueue(pieces(values.size(), piece), [=](integer task, int) {
+            for (integer i = task * piece; i < std::min(values.size(), (task + 1) * piece); ++i) {
                 const double drawn = how == nn::initial::normal ? range * source.normal(static_cast<std::uint64_t>(i))
                                      : how == nn::initial::one  ? 1.0
                                                                 : 0.0;
@@ -239,36 +239,36 @@ template <class Transformer> class engine {
     }
 
     /// Whether position i of a sequence has a target for depth k, and which.
-    static std::int32_t target_of(const batch_view& b, index row, index i, index k) {
-        const index at = row * b.length + i;
+    static std::int32_t target_of(const batch_view& b, integer row, integer i, integer k) {
+        const integer at = row * b.length + i;
         if (k == 0) return b.targets[at];
         if (b.starts != nullptr && b.starts[at] != b.starts[at + k]) return ignored;  // another document
         return b.targets[at + k];
     }
     void count_targets(const batch_view& b) {
-        for (index k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
-            index& count = counts_[static_cast<std::size_t>(k)];
+        for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
+            integer& count = counts_[static_cast<std::size_t>(k)];
             count = 0;
-            for (index row = 0; row < b.sequences; ++row)
-                for (index i = 0; i < b.length - k; ++i) count += target_of(b, row, i, k) != ignored ? 1 : 0;
+            for (integer row = 0; row < b.sequences; ++row)
+                for (integer i = 0; i < b.length - k; ++i) count += target_of(b, row, i, k) != ignored ? 1 : 0;
         }
     }
     [[nodiscard]] models::loss_weights weigh(const batch_view& b, const step_settings& settings) const {
-        const auto over = [](double weight, index count) {
+        const auto over = [](double weight, integer count) {
             return count > 0 ? weight / static_cast<double>(count) : 0.0;
         };
         models::loss_weights w;
         w.token = over(1, counts_[0]);
         w.z = settings.z_loss * w.token;
         w.balance = over(settings.balance_alpha, b.sequences);
-        const index depths = model_.of.num_nextn_predict_layers;
-        for (index k = 0; k < depths; ++k)
+        const integer depths = model_.of.num_nextn_predict_layers;
+        for (integer k = 0; k < depths; ++k)
             w.mtp[static_cast<std::size_t>(k)] =
                 over(settings.mtp_lambda / static_cast<double>(depths), counts_[static_cast<std::size_t>(k + 1)]);
         return w;
     }
     /// Copies sequences [first, ...) into the arena and carves what depends on their number and length.
-    nn::micro_batch<A> load(const batch_view& b, index first) {
+    nn::micro_batch<A> load(const batch_view& b, integer first) {
         const nn::extents shape{std::min(shape_.batch.sequences, b.sequences - first), b.length};
         if (shape.sequences != now_.sequences || shape.length != now_.length) {
             arena memory{block_.data(), block_.size()};
@@ -276,11 +276,11 @@ template <class Transformer> class engine {
             recipe::carve_activations(model_, memory, shape, shape_.trains, &memory_);
             now_ = shape;
         }
-        for (index k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
+        for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
             models::depth_inputs& in = memory_.inputs[static_cast<std::size_t>(k)];
-            for (index row = 0, to = 0; row < shape.sequences; ++row)
-                for (index i = 0; i < b.length - k; ++i, ++to) {
-                    const index from = (first + row) * b.length + i;
+            for (integer row = 0, to = 0; row < shape.sequences; ++row)
+                for (integer i = 0; i < b.length - k; ++i, ++to) {
+                    const integer from = (first + row) * b.length + i;
                     in.ids[to] = b.tokens[from + k];
                     in.targets[to] = target_of(b, first + row, i, k);
                     in.positions[to] = b.positions != nullptr ? b.positions[from] : static_cast<std::int32_t>(i);
@@ -333,7 +333,7 @@ template <class Transformer> class engine {
     host::queue queue_;
     recipe::rank_memory<Transformer> memory_;
     nn::extents now_;
-    std::array<index, models::max_prediction_depths + 1> counts_{};
+    std::array<integer, models::max_prediction_depths + 1> counts_{};
     std::vector<nn::storage> storages_;
 };
 

@@ -17,7 +17,7 @@ namespace fathom::train {
 namespace detail {
 
 /// A name with `*` replaced by the number of a matrix in its stack.
-inline std::string numbered_name(const std::string& name, index number) {
+inline std::string numbered_name(const std::string& name, integer number) {
     const std::size_t star = name.find('*');
     return star == std::string::npos ? name : name.substr(0, star) + std::to_string(number) + name.substr(star + 1);
 }
@@ -44,7 +44,7 @@ std::vector<named_numbers<E>> named_state(Engine& engine,
                                           matrix<E> parameter_view<typename Engine::T, typename Engine::A>::*state) {
     std::vector<named_numbers<E>> all;
     engine.each_part([&](const auto& p, const nn::part& part) {
-        for (index n = 0; n < part.count; ++n) {
+        for (integer n = 0; n < part.count; ++n) {
             const matrix<E> rows = (p.*state).rows_at(part.first + n * part.step, part.rows);
             all.push_back({detail::numbered_name(p.name, n), detail::stored_shape(p.storage, part),
                            std::span<E>{rows.data, static_cast<std::size_t>(rows.size())}});

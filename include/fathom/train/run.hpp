@@ -44,7 +44,7 @@ template <class Transformer> class run {
   public:
     using engine_type = train::engine<Transformer>;
 
-    run(const Transformer& model, const run_facts& facts, const recipe::rank_shape& shape, index bytes,
+    run(const Transformer& model, const run_facts& facts, const recipe::rank_shape& shape, integer bytes,
         const run_settings& settings)
         : settings_(settings),
           facts_(facts),
@@ -72,10 +72,10 @@ template <class Transformer> class run {
     step_result evaluate(const batch& b) { return engine_.evaluate(view(b), settings_of_step()); }
 
     /// Whether the step just done is a multiple of n.
-    [[nodiscard]] bool every(index n) const { return steps_done() % n == 0; }
+    [[nodiscard]] bool every(integer n) const { return steps_done() % n == 0; }
     [[nodiscard]] std::int64_t steps_done() const { return engine_.steps_done(); }
     [[nodiscard]] bool finished() const { return steps_done() >= settings_.training_steps; }
-    [[nodiscard]] index sequences_per_step() const { return facts_.batch.sequences * settings_.micro_batches; }
+    [[nodiscard]] integer sequences_per_step() const { return facts_.batch.sequences * settings_.micro_batches; }
 
     /// call(parameter_view, part) for every parameter: name, shape, value, gradient.
     template <class Call> void each_parameter(Call&& call) { engine_.each_part(call); }
@@ -135,8 +135,8 @@ template <class Run> class training_text {
     /// The mean losses over all held-out documents, weighted by targets.
     [[nodiscard]] step_result evaluate() {
         step_result all;
-        const index total = loader_.held_out_sequences(), some = run_->facts().batch.sequences;
-        for (index first = 0; first < total; first += some) {
+        const integer total = loader_.held_out_sequences(), some = run_->facts().batch.sequences;
+        for (integer first = 0; first < total; first += some) {
             const step_result part = run_->evaluate(loader_.held_out(first, std::min(some, total - first)));
             all.cross_entropy += part.cross_entropy * static_cast<double>(part.targets);
             all.targets += part.targets;

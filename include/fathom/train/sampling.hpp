@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/error.hpp>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/optim/gradient_norm.hpp>
 #include <span>
 
@@ -39,8 +39,8 @@ struct candidate {
     }
 };
 
-/// Draws a token by random{seed, stream}.uniform(place). logits[vocab_size]; `scratch` has as many places. Errors: a
-/// logit that is not finite; those of `check`.
+/// Draws a token by random_stream{seed, stream}.uniform(place). logits[vocab_size]; `scratch` has as many places.
+/// Errors: a logit that is not finite; those of `check`.
 template <class A>
 std::int32_t sample(std::span<const A> logits, const sampling& how, std::uint64_t stream, std::uint64_t place,
                     std::span<candidate> scratch) {
@@ -69,7 +69,7 @@ std::int32_t sample(std::span<const A> logits, const sampling& how, std::uint64_
         kept = rest;
         sum = taken;
     }
-    double left = random{how.seed, stream}.uniform(place) * sum;
+    double left = random_stream{how.seed, stream}.uniform(place) * sum;
     std::int32_t drawn = 0;
     for (; kept != end; ++kept) {
         if (kept->probability == 0) continue;

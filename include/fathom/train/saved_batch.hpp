@@ -12,7 +12,7 @@ namespace fathom::train {
 
 /// A batch that owns its numbers.
 struct saved_batch {
-    index sequences = 0, length = 0;
+    integer sequences = 0, length = 0;
     std::vector<std::int32_t> tokens, targets, positions, starts;
 
     [[nodiscard]] batch_view view() const {

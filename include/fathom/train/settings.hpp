@@ -18,10 +18,10 @@ namespace fathom {
 /// What a run takes at its start. Rates and weights are those of DeepSeek-V3 where it has them.
 struct run_settings {
     double learning_rate = 2.2e-4;  // peak
-    index warmup_steps = 2000;
-    index training_steps = 100'000;
+    integer warmup_steps = 2000;
+    integer training_steps = 100'000;
     std::string schedule = "cosine";  // a name or stretches: optim::stretches_of
-    index micro_batches = 1;          // of the recipe's size, a step
+    integer micro_batches = 1;        // of the recipe's size, a step
     std::uint64_t seed = 1;
     double beta1 = 0.9;
     double beta2 = 0.95;
@@ -68,7 +68,7 @@ template <class Number> void read_number(std::string_view name, std::string_view
     to = read;
 }
 inline void read_setting(std::string_view name, std::string_view text, double& to) { read_number(name, text, to); }
-inline void read_setting(std::string_view name, std::string_view text, index& to) { read_number(name, text, to); }
+inline void read_setting(std::string_view name, std::string_view text, integer& to) { read_number(name, text, to); }
 inline void read_setting(std::string_view name, std::string_view text, int& to) { read_number(name, text, to); }
 inline void read_setting(std::string_view name, std::string_view text, std::uint64_t& to) {
     read_number(name, text, to);
@@ -103,7 +103,7 @@ inline void check(const run_settings& s) {
     const auto at_least = [](const char* name, auto value, auto least) {
         if (!(value >= least)) fail("setting ", name, ": found ", value, ", expected at least ", least);
     };
-    at_least("micro_batches", s.micro_batches, index{1});
+    at_least("micro_batches", s.micro_batches, integer{1});
     at_least("clip", s.clip, 0.0);
     at_least("mtp_lambda", s.mtp_lambda, 0.0);
     at_least("balance_alpha", s.balance_alpha, 0.0);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "fathom/core/random.hpp"
+#include "fathom/core/random_stream.hpp"
 #include "fathom/data/corpus_writer.hpp"
 #include "scratch.hpp"
 

@@ -15,16 +15,16 @@ namespace {
 TEST_CASE("workers: each task is done once, in thousands of runs of all sizes") {
     host::workers pool{4};
     std::vector<int> done(64);
-    for (index run = 0; run < 5'000; ++run) {
-        const index tasks = run % 64;
+    for (integer run = 0; run < 5'000; ++run) {
+        const integer tasks = run % 64;
         // A run's tasks read what the run before wrote, without a lock.
-        pool.run(tasks, [&](index n, int worker) {
+        pool.run(tasks, [&](integer n, int worker) {
             done[static_cast<std::size_t>(n)] += worker >= 0 && worker < 4 ? 1 : 1'000;
         });
     }
-    for (index n = 0; n < 64; ++n) {
+    for (integer n = 0; n < 64; ++n) {
         int expected = 0;
-        for (index run = 0; run < 5'000; ++run) expected += n < run % 64 ? 1 : 0;
+        for (integer run = 0; run < 5'000; ++run) expected += n < run % 64 ? 1 : 0;
         CHECK(done[static_cast<std::size_t>(n)] == expected);
     }
 }
@@ -34,7 +34,7 @@ TEST_CASE("workers: an error ends a run, the first one is thrown, and the next r
     for (int run = 0; run < 200; ++run) {
         std::atomic<int> begun{0};
         const std::string message = test::message_of([&] {
-            pool.run(1'000, [&](index n, int) {
+            pool.run(1'000, [&](integer n, int) {
                 ++begun;
                 if (n % 10 == 3) fail("task ", n % 10);
             });
@@ -42,7 +42,7 @@ TEST_CASE("workers: an error ends a run, the first one is thrown, and the next r
         CHECK(message == "task 3");
         CHECK(begun < 1'000);
         std::atomic<int> done{0};
-        pool.run(50, [&](index, int) { ++done; });
+        pool.run(50, [&](integer, int) { ++done; });
         CHECK(done == 50);
     }
 }

@@ -54,7 +54,7 @@ template <class E> bool same(const std::vector<E>& a, const std::vector<E>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(E)) == 0;
 }
 
-template <class Block> void check_apart(index q_lora_rank = 12) {
+template <class Block> void check_apart(integer q_lora_rank = 12) {
     const run<Block> expected{small_block<Block>({}, q_lora_rank), false};
     CHECK(std::isfinite(expected.dx[0]));
     const nn::recomputation choices[] = {
@@ -101,8 +101,8 @@ template <class Block> void check_gradients(const Block& layer, const std::vecto
     };
     loss();
     if constexpr (Block::buffered) {
-        index routed = 0;
-        for (index e = 0; e < layer.of.mlp.n_routed_experts; ++e) routed += state.load[static_cast<std::size_t>(e)];
+        integer routed = 0;
+        for (integer e = 0; e < layer.of.mlp.n_routed_experts; ++e) routed += state.load[static_cast<std::size_t>(e)];
         CHECK(routed == shape.tokens() * layer.of.mlp.router.top_k);
         const auto i = layer.of.mlp.moe_intermediate_size, h = layer.of.hidden_size;
         CHECK(state.gradients.mlp.gate_up.rows == layer.of.mlp.n_routed_experts * 2 * i);
@@ -112,10 +112,10 @@ template <class Block> void check_gradients(const Block& layer, const std::vecto
         }
         layer.backward_input(workers.queue, batch.view, state.parameters, state.buffers, *saved,
                              typename Block::stream{g.view}, *deferred, *work, &state.gradients);
-        for (index e = 0; e < layer.of.mlp.n_routed_experts; ++e) {
+        for (integer e = 0; e < layer.of.mlp.n_routed_experts; ++e) {
             const auto all_zero = [](matrix<double> m) {
-                for (index r = 0; r < m.rows; ++r)
-                    for (index c = 0; c < m.width; ++c)
+                for (integer r = 0; r < m.rows; ++r)
+                    for (integer c = 0; c < m.width; ++c)
                         if (m(r, c) != 0) return false;
                 return true;
             };

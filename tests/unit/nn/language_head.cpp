@@ -7,7 +7,7 @@ namespace fathom::test {
 
 namespace {
 
-constexpr index tokens = 11, hidden_size = 6, vocab_size = 13;
+constexpr integer tokens = 11, hidden_size = 6, vocab_size = 13;
 constexpr double weight = 0.3, z_weight = 0.02;
 constexpr nn::language_head<double> head{hidden_size, vocab_size};
 
@@ -22,7 +22,7 @@ struct pass {
     }};
     two_workers workers{head.scratch()};
 
-    explicit pass(index rows) {
+    explicit pass(integer rows) {
         CHECK(work->rows == tokens);  // so few are one piece
         work->rows = rows;
         head.forward_backward(workers.queue, tensor<const double, axis::tokens, axis::hidden>{x.view},
@@ -50,7 +50,7 @@ TEST_CASE("language head: gradients are slopes of the weighted cross-entropy and
     };
     check_slopes("x", whole.x.numbers, whole.dx.numbers.data(), loss, 66);
     check_slopes("head", whole.w.numbers, whole.dw.numbers.data(), loss, 78);
-    for (index c = 0; c < hidden_size; ++c) CHECK(whole.dx.view(3, c) == 0);  // an ignored target
+    for (integer c = 0; c < hidden_size; ++c) CHECK(whole.dx.view(3, c) == 0);  // an ignored target
 }
 
 TEST_CASE("language head: pieces of four tokens give what one piece gives") {
@@ -63,7 +63,7 @@ TEST_CASE("language head: pieces of four tokens give what one piece gives") {
 }
 
 TEST_CASE("language head: logits exist for a bounded number of tokens at once") {
-    constexpr index many = 100'000;
+    constexpr integer many = 100'000;
     CHECK(nn::language_head<float>{256, 4096}.piece(many) == 2048);
     CHECK(nn::language_head<float>{7168, 129'280}.piece(many) == 64);
     CHECK(nn::language_head<float>{7168, 1'000'000}.piece(many) == 64);

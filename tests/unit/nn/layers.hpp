@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
@@ -23,11 +23,11 @@ namespace fathom::test {
 /// An arena of its own, full of NaN: whatever is read before it is written shows.
 class block_of_memory {
   public:
-    explicit block_of_memory(index bytes) : numbers_(static_cast<std::size_t>(bytes / 8 + 8)) { poison(); }
+    explicit block_of_memory(integer bytes) : numbers_(static_cast<std::size_t>(bytes / 8 + 8)) { poison(); }
     [[nodiscard]] fathom::arena arena() {
         const auto first = reinterpret_cast<std::uintptr_t>(numbers_.data());
         const auto start = (first + 63) / 64 * 64;
-        return {reinterpret_cast<std::byte*>(start), static_cast<index>(numbers_.size() * 8 - (start - first))};
+        return {reinterpret_cast<std::byte*>(start), static_cast<integer>(numbers_.size() * 8 - (start - first))};
     }
     void poison() { numbers_.assign(numbers_.size(), std::numeric_limits<double>::quiet_NaN()); }
 
@@ -48,7 +48,7 @@ template <class Carve> class carved {
     void poison() { memory_.poison(); }
 
   private:
-    static index bytes(Carve& carve) {
+    static integer bytes(Carve& carve) {
         arena counted;
         carve(counted);
         return counted.peak();
@@ -69,7 +69,7 @@ template <class E> struct parameter_numbers {
     /// Gives every view of `views` numbers: normal ones times `size`, gains around one; or zeros when size is 0.
     template <class Layer, class Views> void bind(const Layer& layer, Views& views, double size, std::uint64_t seed) {
         layer.each_parameter(views, [&](auto& view, const nn::storage& facts, auto... prefixes) {
-            const random source{seed, all.size()};
+            const random_stream source{seed, all.size()};
             auto& own = *all.emplace_back(std::make_unique<entry>());
             own = {text(prefixes..., facts.parts[0].name), std::vector<E>(static_cast<std::size_t>(facts.size())),
                    facts.start};
@@ -101,9 +101,9 @@ template <class E> struct parameter_numbers {
 template <class T> struct drawn {
     std::vector<T> numbers;
     matrix<T> view;
-    drawn(index rows, index width, std::uint64_t seed, double size = 1)
+    drawn(integer rows, integer width, std::uint64_t seed, double size = 1)
         : numbers(static_cast<std::size_t>(rows * width)), view(numbers.data(), rows, width) {
-        const random source{seed, 1000};
+        const random_stream source{seed, 1000};
         for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<T>(size * source.normal(i));
     }
 };
@@ -116,10 +116,10 @@ template <class A> struct small_batch {
     double balance_loss = 0;
     nn::micro_batch<A> view;
 
-    explicit small_batch(const ops::rope_facts& rope, double balance_weight = 0, index length = 6)
+    explicit small_batch(const ops::rope_facts& rope, double balance_weight = 0, integer length = 6)
         : shape{2, length}, cosines(static_cast<std::size_t>(length * rope.dim / 2)), sines(cosines.size()) {
-        for (index i = 0; i < 2 * length; ++i) {
-            const index at = i % length, start = i >= length && at >= 3 ? 3 : 0;
+        for (integer i = 0; i < 2 * length; ++i) {
+            const integer at = i % length, start = i >= length && at >= 3 ? 3 : 0;
             starts.push_back(static_cast<std::int32_t>(start));
             positions.push_back(static_cast<std::int32_t>(at - start));
         }
@@ -141,7 +141,7 @@ template <class A> struct small_batch {
 /// Compares gradients with central differences of loss() at up to `most` places of the numbers, spread evenly.
 template <class Loss>
 void check_slopes(const std::string& name, std::vector<double>& numbers, const double* gradients, Loss&& loss,
-                  index most = 24) {
+                  integer most = 24) {
     double largest = 0;
     for (std::size_t i = 0; i < numbers.size(); ++i) largest = std::max(largest, std::fabs(gradients[i]));
     const std::size_t stride = std::max<std::size_t>(1, numbers.size() / static_cast<std::size_t>(most));

@@ -9,7 +9,7 @@ namespace {
 
 using module = nn::multi_token_prediction<double, latent_experts>;
 
-constexpr index vocab_size = 9, hidden_size = 16;
+constexpr integer vocab_size = 9, hidden_size = 16;
 constexpr nn::extents shape{2, 5};  // a depth's sequences are one token shorter than those before it
 
 void check_module(const nn::recomputation& again) {
@@ -51,7 +51,7 @@ void check_module(const nn::recomputation& again) {
     check_slopes("embedding", embedding.numbers, added(dembedding.numbers, before_embedding).data(), loss, 144);
     check_slopes("previous", previous.numbers, added(dprevious.numbers, before_previous).data(), loss, 192);
     // The last token of each longer sequence has no successor to predict from.
-    for (index c = 0; c < hidden_size; ++c)
+    for (integer c = 0; c < hidden_size; ++c)
         CHECK(dprevious.view(shape.length, c) ==
               before_previous[static_cast<std::size_t>(shape.length * hidden_size + c)]);
     for (std::size_t p = 0; p < numbers.all.size(); ++p)

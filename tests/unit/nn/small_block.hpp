@@ -28,7 +28,7 @@ inline constexpr nn::experts_facts small_experts{.hidden_size = 16,
                                                             .bias = true}};
 
 /// Facts of a small block; `q_lora_rank` 0 is latent attention without a latent for queries.
-template <class Block> Block small_block(const nn::recomputation& again, index q_lora_rank = 12, bool bias = true) {
+template <class Block> Block small_block(const nn::recomputation& again, integer q_lora_rank = 12, bool bias = true) {
     Block layer{};
     layer.of.hidden_size = 16;
     layer.again = again;
@@ -58,7 +58,7 @@ template <class Block> Block small_block(const nn::recomputation& again, index q
 /// Two workers with the scratch that a layer asks for.
 class two_workers {
   public:
-    explicit two_workers(index scratch_bytes)
+    explicit two_workers(integer scratch_bytes)
         : pool_(2),
           scratch_(2 * round_up(scratch_bytes, arena::alignment) + arena::alignment),
           queue(pool_, scratch_.arena().template take<std::byte>(0), round_up(scratch_bytes, arena::alignment)) {}
@@ -82,7 +82,7 @@ template <class Block> struct block_state {
     parameter_numbers<A> slopes;
     typename Block::buffers buffers{};
     std::vector<A> bias;
-    std::vector<index> load;
+    std::vector<integer> load;
 
     block_state(const Block& layer, std::uint64_t seed) {
         numbers.bind(layer, parameters, 0.3, seed);

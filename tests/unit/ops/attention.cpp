@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/ops/attention.hpp>
 #include <limits>
 #include <vector>
@@ -15,11 +15,11 @@ namespace {
 using ops::attention_facts;
 
 template <class T> using numbers = std::vector<T>;
-std::size_t unsign(index n) { return static_cast<std::size_t>(n); }
+std::size_t unsign(integer n) { return static_cast<std::size_t>(n); }
 template <class T> double wide(T x) { return static_cast<double>(static_cast<accumulator_t<T>>(x)); }
 
 struct host_rank {
-    host_rank(int workers, index scratch_bytes)
+    host_rank(int workers, integer scratch_bytes)
         : pool(workers), scratch(unsign(workers * scratch_bytes + 64)), queue(pool, aligned(), scratch_bytes) {}
     std::byte* aligned() { return scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64; }
     host::workers pool;
@@ -31,26 +31,26 @@ struct host_rank {
 template <class T> struct problem {
     using A = accumulator_t<T>;
     attention_facts facts;
-    index sequences, length, tokens, own, kv_width;
+    integer sequences, length, tokens, own, kv_width;
     numbers<std::int32_t> starts;
     numbers<T> q, kv, shared, out, dout, dq, dkv, dshared;
     numbers<A> logsumexp, shared_parts;
 
     /// Documents of `document` tokens; 0: one a sequence.
-    problem(attention_facts sizes, index sequence_count, index sequence_length, index document)
+    problem(attention_facts sizes, integer sequence_count, integer sequence_length, integer document)
         : facts(sizes),
           sequences(sequence_count),
           length(sequence_length),
           tokens(sequences * length),
           own(facts.qk_dim - facts.shared_dim),
           kv_width(facts.kv_heads * (own + facts.v_dim)) {
-        for (index t = 0; t < tokens; ++t)
+        for (integer t = 0; t < tokens; ++t)
             starts.push_back(static_cast<std::int32_t>(document == 0 ? 0 : t % length / document * document));
-        auto noise = [stream = std::uint64_t{0}](index count) mutable {
+        auto noise = [stream = std::uint64_t{0}](integer count) mutable {
             numbers<T> x;
-            for (index i = 0; i < count; ++i)
+            for (integer i = 0; i < count; ++i)
                 x.push_back(
-                    static_cast<T>(static_cast<float>(random{3, stream}.normal(static_cast<std::uint64_t>(i)))));
+                    static_cast<T>(static_cast<float>(random_stream{3, stream}.normal(static_cast<std::uint64_t>(i)))));
             ++stream;
             return x;
         };
@@ -95,11 +95,11 @@ template <class T> struct problem {
     }
 
     /// Number c of the key and of the value of token t for query head h.
-    std::size_t key_place(index t, index h, index c) const {
+    std::size_t key_place(integer t, integer h, integer c) const {
         return unsign(t * kv_width + h / (facts.heads / facts.kv_heads) * (own + facts.v_dim) + c);
     }
-    std::size_t value_place(index t, index h, index c) const { return key_place(t, h, own + c); }
-    double key(index t, index h, index c) const {
+    std::size_t value_place(integer t, integer h, integer c) const { return key_place(t, h, own + c); }
+    double key(integer t, integer h, integer c) const {
         return c < own ? wide(kv[key_place(t, h, c)]) : wide(shared[unsign(t * facts.shared_dim + c - own)]);
     }
 };
@@ -112,17 +112,17 @@ struct expected {
         const attention_facts& f = at.facts;
         out.resize(at.out.size()), logsumexp.resize(at.logsumexp.size());
         dq.resize(at.q.size()), dkv.resize(at.kv.size()), dshared.resize(at.shared.size());
-        for (index t = 0; t < at.tokens; ++t)
-            for (index h = 0; h < f.heads; ++h) {
-                const index first = t / at.length * at.length + at.starts[unsign(t)];
-                const auto q_place = [&](index c) { return unsign((t * f.heads + h) * f.qk_dim + c); };
-                const auto out_place = [&](index c) { return unsign((t * f.heads + h) * f.v_dim + c); };
+        for (integer t = 0; t < at.tokens; ++t)
+            for (integer h = 0; h < f.heads; ++h) {
+                const integer first = t / at.length * at.length + at.starts[unsign(t)];
+                const auto q_place = [&](integer c) { return unsign((t * f.heads + h) * f.qk_dim + c); };
+                const auto out_place = [&](integer c) { return unsign((t * f.heads + h) * f.v_dim + c); };
                 numbers<double> weight, gradient;
                 double sum = 0, mean = 0;
-                for (index j = first; j <= t; ++j) {
+                for (integer j = first; j <= t; ++j) {
                     double score = 0, towards = 0;
-                    for (index c = 0; c < f.qk_dim; ++c) score += wide(at.q[q_place(c)]) * at.key(j, h, c);
-                    for (index c = 0; c < f.v_dim; ++c)
+                    for (integer c = 0; c < f.qk_dim; ++c) score += wide(at.q[q_place(c)]) * at.key(j, h, c);
+                    for (integer c = 0; c < f.v_dim; ++c)
                         towards += wide(at.dout[out_place(c)]) * wide(at.kv[at.value_place(j, h, c)]);
                     weight.push_back(std::exp(score * f.scale));
                     gradient.push_back(towards);
@@ -133,14 +133,14 @@ struct expected {
                     weight[j] /= sum;
                     mean += weight[j] * gradient[j];
                 }
-                for (index j = first; j <= t; ++j) {
+                for (integer j = first; j <= t; ++j) {
                     const double p = weight[unsign(j - first)];
                     const double ds = f.scale * p * (gradient[unsign(j - first)] - mean);
-                    for (index c = 0; c < f.v_dim; ++c) {
+                    for (integer c = 0; c < f.v_dim; ++c) {
                         out[out_place(c)] += p * wide(at.kv[at.value_place(j, h, c)]);
                         dkv[at.value_place(j, h, c)] += p * wide(at.dout[out_place(c)]);
                     }
-                    for (index c = 0; c < f.qk_dim; ++c) {
+                    for (integer c = 0; c < f.qk_dim; ++c) {
                         dq[q_place(c)] += ds * at.key(j, h, c);
                         (c < at.own ? dkv[at.key_place(j, h, c)] : dshared[unsign(j * f.shared_dim + c - at.own)]) +=
                             ds * wide(at.q[q_place(c)]);
@@ -179,7 +179,7 @@ constexpr attention_facts real{.heads = 2, .kv_heads = 2, .qk_dim = 48, .v_dim =
 
 struct size {
     attention_facts facts;
-    index sequences, length, document;
+    integer sequences, length, document;
 };
 const size sizes[] = {
     {latent, 1, 1, 0},      {latent, 3, 17, 0},     {latent, 2, 64, 0},   {latent, 2, 130, 0}, {latent, 2, 130, 37},
@@ -202,7 +202,7 @@ TEST_CASE_TEMPLATE("attention: forward and backward equal the definition", T, do
 }
 
 TEST_CASE("attention: backward equals central differences") {
-    for (const auto& [facts, document] : {std::pair{latent, index{7}}, std::pair{grouped, index{0}}}) {
+    for (const auto& [facts, document] : {std::pair{latent, integer{7}}, std::pair{grouped, integer{0}}}) {
         problem<double> at{facts, 2, 20, document};
         host_rank rank(2, ops::attention_scratch<double>(facts, 20));
         at.forward(rank.queue);
@@ -281,10 +281,10 @@ TEST_CASE("attention: a token that is not a number spoils what sees it and nothi
     problem<float> at{grouped, 1, 80, 0};
     at.kv[unsign(70 * at.kv_width)] = std::nanf("");
     at.run(1);
-    const auto row_is_sound = [&](index t) {
+    const auto row_is_sound = [&](integer t) {
         return std::all_of(at.out.begin() + t * 32, at.out.begin() + (t + 1) * 32, [](float x) { return x == x; });
     };
-    for (index t = 0; t < 80; ++t) CHECK(row_is_sound(t) == (t < 70));
+    for (integer t = 0; t < 80; ++t) CHECK(row_is_sound(t) == (t < 70));
 }
 
 TEST_CASE("attention: what doesn't fit is refused, nothing is fine") {
@@ -314,7 +314,8 @@ TEST_CASE("attention: what doesn't fit is refused, nothing is fine") {
 }
 
 TEST_CASE("attention: scratch grows no faster than the sequence") {
-    constexpr index once = ops::attention_scratch<float>(real, 4096), twice = ops::attention_scratch<float>(real, 8192);
+    constexpr integer once = ops::attention_scratch<float>(real, 4096),
+                      twice = ops::attention_scratch<float>(real, 8192);
     static_assert(twice < 2 * once);
     CHECK(once < 4096 * 4096);
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr router_facts sigmoid{.experts = 8, .top_k = 3, .score = router_facts::score_kind::sigmoid};
 
-template <class A> numbers<A> scores_of(index tokens, index experts) {
+template <class A> numbers<A> scores_of(integer tokens, integer experts) {
     numbers<A> scores(tokens, experts, 3);
     for (auto& score : scores.memory) score = A{1} / (A{1} + std::exp(-score));
     return scores;
@@ -54,7 +54,7 @@ TEST_CASE("balance: the sequence-wise loss and its gradient by the logits are th
 }
 
 TEST_CASE("balance: gradients equal central differences, by scores and by chosen experts, and add up") {
-    constexpr index sequences = 3, length = 5, tokens = sequences * length;
+    constexpr integer sequences = 3, length = 5, tokens = sequences * length;
     std::vector<std::int32_t> ids(tokens * 3);
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 3 * 2 + i / 3 % 2 + i / 17);
     for (const bool chosen : {false, true}) {
@@ -81,8 +81,8 @@ TEST_CASE("balance: equal loads and scores cost alpha, one busy expert costs mor
     constexpr router_facts one{.experts = 4, .top_k = 1};
     pool on(1, ops::balance_scratch<float>(one));
     numbers<float> even(4, 4), busy(4, 4);
-    for (index t = 0; t < 4; ++t)
-        for (index e = 0; e < 4; ++e) {
+    for (integer t = 0; t < 4; ++t)
+        for (integer e = 0; e < 4; ++e) {
             even.view()(t, e) = e == t ? 0.7f : 0.1f;
             busy.view()(t, e) = e == 2 ? 0.7f : 0.1f;
         }
@@ -94,7 +94,7 @@ TEST_CASE("balance: equal loads and scores cost alpha, one busy expert costs mor
 }
 
 TEST_CASE("balance: the same bits for any number of workers, also for many sequences") {
-    constexpr index sequences = 150, length = 2;
+    constexpr integer sequences = 150, length = 2;
     auto scores = scores_of<float>(sequences * length, 8);
     std::vector<float> first;
     double first_loss = 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double weight = 0.3, z_weight = 0.02;
 
-std::vector<std::int32_t> targets_of(index rows, index vocabulary) {
+std::vector<std::int32_t> targets_of(integer rows, integer vocabulary) {
     std::vector<std::int32_t> targets(static_cast<std::size_t>(rows));
     for (std::size_t r = 0; r < targets.size(); ++r)
         targets[r] = r % 5 == 3 ? ops::ignored_target
@@ -22,7 +22,7 @@ template <class A> struct result {
     numbers<A> dlogits;
     std::vector<double> losses, z_losses;
 };
-template <class A> result<A> run(index rows, index vocabulary, int workers) {
+template <class A> result<A> run(integer rows, integer vocabulary, int workers) {
     const auto targets = targets_of(rows, vocabulary);
     const std::vector<double> nothing(static_cast<std::size_t>(rows), 99);
     result<A> r{numbers<A>(rows, vocabulary, 1, 3, 2), nothing, nothing};
@@ -31,7 +31,7 @@ template <class A> result<A> run(index rows, index vocabulary, int workers) {
     return r;
 }
 
-constexpr index shapes[][2] = {{1, 1}, {0, 5}, {11, 7}, {23, 100}};
+constexpr integer shapes[][2] = {{1, 1}, {0, 5}, {11, 7}, {23, 100}};
 
 }  // namespace
 
@@ -40,14 +40,14 @@ TEST_CASE("cross-entropy equals its formula, its gradient equals central differe
         const auto targets = targets_of(rows, vocabulary);
         numbers<double> logits(rows, vocabulary, 1, 3), expected(rows, vocabulary), losses(rows, 2), seen(rows, 2);
         auto found = run<double>(rows, vocabulary, 2);
-        for (index r = 0; r < rows; ++r) {
+        for (integer r = 0; r < rows; ++r) {
             const auto target = targets[static_cast<std::size_t>(r)];
             const auto loss = [&](double by, double z_by) {
                 double sum = 0;
-                for (index i = 0; i < vocabulary; ++i) sum += std::exp(logits(r, i));
+                for (integer i = 0; i < vocabulary; ++i) sum += std::exp(logits(r, i));
                 return target < 0 ? 0 : by * (std::log(sum) - logits(r, target)) + z_by * std::log(sum) * std::log(sum);
             };
-            for (index i = 0; i < vocabulary; ++i)
+            for (integer i = 0; i < vocabulary; ++i)
                 expected.view()(r, i) = slope(&logits.view()(r, i), [&] { return loss(weight, z_weight); });
             losses.view()(r, 0) = loss(1, 0);
             losses.view()(r, 1) = loss(0, 1);
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("cross-entropy is as exact as its format and the same with an
             if (targets[r] < 0) {
                 CHECK(found.losses[r] == 0);
                 CHECK(found.z_losses[r] == 0);
-                for (index i = 0; i < vocabulary; ++i) CHECK(found.dlogits(static_cast<index>(r), i) == 0);
+                for (integer i = 0; i < vocabulary; ++i) CHECK(found.dlogits(static_cast<integer>(r), i) == 0);
             }
     }
 }

@@ -18,7 +18,7 @@ using test::numbers;
 
 /// New tokens at the ends of panels of 512 keys and in between, in three sequences of at most 1100 tokens.
 const std::vector<std::int32_t> sequences{0, 2, 1, 0, 2, 1}, positions{0, 511, 512, 1099, 1024, 37};
-constexpr index capacity = 1'100;
+constexpr integer capacity = 1'100;
 
 /// q, and a cache whose values are a part of each row: behind the keys, or the front part of a latent.
 template <class T> struct problem {
@@ -32,7 +32,7 @@ template <class T> struct problem {
           cache(3 * capacity, sizes.kv_heads * (is_latent ? sizes.qk_dim : sizes.qk_dim + sizes.v_dim), 2, 1, 5),
           out(6, sizes.heads * sizes.v_dim) {}
     ops::attention_cache<T> view() {
-        const index keys = latent ? 0 : facts.kv_heads * facts.qk_dim;
+        const integer keys = latent ? 0 : facts.kv_heads * facts.qk_dim;
         return {.k = cache.view(),
                 .k_head_stride = facts.qk_dim,
                 .v = cache.view().columns_at(keys, facts.kv_heads * facts.v_dim),
@@ -45,26 +45,26 @@ template <class T> struct problem {
     numbers<double> defined() {
         numbers<double> expected(6, out.width);
         const auto cached = view();
-        for (index r = 0; r < 6; ++r)
-            for (index h = 0; h < facts.heads; ++h) {
-                const index kv = h / (facts.heads / facts.kv_heads),
-                            origin = sequences[static_cast<std::size_t>(r)] * capacity;
+        for (integer r = 0; r < 6; ++r)
+            for (integer h = 0; h < facts.heads; ++h) {
+                const integer kv = h / (facts.heads / facts.kv_heads),
+                              origin = sequences[static_cast<std::size_t>(r)] * capacity;
                 std::vector<double> weights;
                 double sum = 0;
-                for (index j = 0; j <= positions[static_cast<std::size_t>(r)]; ++j) {
+                for (integer j = 0; j <= positions[static_cast<std::size_t>(r)]; ++j) {
                     double score = 0;
-                    for (index c = 0; c < facts.qk_dim; ++c)
+                    for (integer c = 0; c < facts.qk_dim; ++c)
                         score += q(r, h * facts.qk_dim + c) *
                                  static_cast<double>(cached.k(origin + j, kv * cached.k_head_stride + c));
                     weights.push_back(std::exp(facts.scale * score));
                     sum += weights.back();
                 }
                 for (std::size_t j = 0; j < weights.size(); ++j)
-                    for (index c = 0; c < facts.v_dim; ++c)
+                    for (integer c = 0; c < facts.v_dim; ++c)
                         expected.view()(r, h * facts.v_dim + c) +=
                             weights[j] / sum *
                             static_cast<double>(
-                                cached.v(origin + static_cast<index>(j), kv * cached.v_head_stride + c));
+                                cached.v(origin + static_cast<integer>(j), kv * cached.v_head_stride + c));
             }
         return expected;
     }
@@ -120,19 +120,19 @@ TEST_CASE("decode_attention: what does not fit is refused") {
 }
 
 /// Products of three heads in formats Y, X and W, their weights `step` rows apart.
-template <class Y, class X, class W> void multiplies_by_head(index n, index k, double bound) {
-    constexpr index heads = 3, rows = 5;
+template <class Y, class X, class W> void multiplies_by_head(integer n, integer k, double bound) {
+    constexpr integer heads = 3, rows = 5;
     test::pool pool{2, ops::product_scratch<W>()};
     numbers<X> x(rows, heads * (k + 2), 3);
     for (const bool transposed : {false, true}) {
-        const index tall = transposed ? n : k, step = tall + 4;
+        const integer tall = transposed ? n : k, step = tall + 4;
         numbers<W> w(heads * step, transposed ? k : n, 4);
         numbers<Y> y(rows, heads * (n + 1));
         numbers<double> expected(rows, heads * (n + 1));
-        for (index h = 0; h < heads; ++h)
-            for (index r = 0; r < rows; ++r)
-                for (index i = 0; i < n; ++i)
-                    for (index j = 0; j < k; ++j)
+        for (integer h = 0; h < heads; ++h)
+            for (integer r = 0; r < rows; ++r)
+                for (integer i = 0; i < n; ++i)
+                    for (integer j = 0; j < k; ++j)
                         expected.view()(r, h * (n + 1) + i) +=
                             x(r, h * (k + 2) + j) * (transposed ? w(h * step + i, j) : w(h * step + j, i));
         ops::heads_product(pool.queue, heads, y.view().columns_at(0, n), n + 1, x.view().columns_at(0, k), k + 2,

@@ -8,9 +8,9 @@ namespace fathom::test {
 
 namespace {
 
-std::vector<std::int32_t> tokens_of(index count, index vocabulary) {
+std::vector<std::int32_t> tokens_of(integer count, integer vocabulary) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
-    const random source{11, 1};
+    const random_stream source{11, 1};
     for (std::size_t i = 0; i < tokens.size(); ++i)
         tokens[i] = static_cast<std::int32_t>(source.uniform(i) * static_cast<double>(vocabulary));
     return tokens;
@@ -21,14 +21,14 @@ std::vector<std::int32_t> tokens_of(index count, index vocabulary) {
 TEST_CASE_TEMPLATE("an embedding copies rows, its backward adds to them in the order of the tokens", T, double, float,
                    bf16) {
     using A = accumulator_t<T>;
-    constexpr index vocabulary = 7;
-    for (const index count : {0, 1, 100})
-        for (const index width : {1, 130}) {
+    constexpr integer vocabulary = 7;
+    for (const integer count : {0, 1, 100})
+        for (const integer width : {1, 130}) {
             const auto tokens = tokens_of(count, vocabulary);
             numbers<T> table(vocabulary, width, 1), dy(count, width, 2, 1, 3), y(count, width, 0, 1, 2);
             numbers<A> expected(vocabulary, width, 3);
-            for (index r = 0; r < count; ++r)
-                for (index i = 0; i < width; ++i)
+            for (integer r = 0; r < count; ++r)
+                for (integer i = 0; i < width; ++i)
                     expected.view()(tokens[static_cast<std::size_t>(r)], i) += static_cast<A>(dy.view()(r, i));
             for (const int workers : {1, 2, 3}) {
                 pool p(workers);
@@ -37,8 +37,8 @@ TEST_CASE_TEMPLATE("an embedding copies rows, its backward adds to them in the o
                 ops::embed_backward(p.queue, dtable.view(), tokens.data(), dy.view());
                 CHECK(same_bits(dtable.memory, expected.memory));
                 bool equal = true;
-                for (index r = 0; r < count; ++r)
-                    for (index i = 0; i < width; ++i)
+                for (integer r = 0; r < count; ++r)
+                    for (integer i = 0; i < width; ++i)
                         equal = equal && y(r, i) == table(tokens[static_cast<std::size_t>(r)], i);
                 CHECK(equal);
             }

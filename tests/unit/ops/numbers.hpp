@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fathom/core/number.hpp>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/tensor/matrix.hpp>
 #include <vector>
@@ -17,20 +17,20 @@ namespace fathom::test {
 /// A matrix with its memory: normal numbers times `size` (rounded to float first, so that formats can be compared), or
 /// zeros. `gap` more numbers lie between its rows.
 template <class T> struct numbers {
-    index rows, width, gap;
+    integer rows, width, gap;
     std::vector<T> memory;
 
-    numbers(index r, index w, std::uint64_t seed = 0, double size = 1, index between = 0)
+    numbers(integer r, integer w, std::uint64_t seed = 0, double size = 1, integer between = 0)
         : rows(r), width(w), gap(between), memory(static_cast<std::size_t>(r * (w + between))) {
         const fathom::random source{seed, 7};
-        for (index i = 0; seed != 0 && i < rows; ++i)
-            for (index j = 0; j < width; ++j)
+        for (integer i = 0; seed != 0 && i < rows; ++i)
+            for (integer j = 0; j < width; ++j)
                 view()(i, j) = static_cast<T>(static_cast<float>(
                     bf16{static_cast<float>(size * source.normal(static_cast<std::uint64_t>(i * width + j)))}));
     }
     matrix<T> view() { return {memory.data(), rows, width, width + gap}; }
     T* data() { return memory.data(); }
-    double operator()(index r, index c) { return static_cast<double>(view()(r, c)); }
+    double operator()(integer r, integer c) { return static_cast<double>(view()(r, c)); }
 };
 
 /// A host queue with so many workers, each with so much scratch.
@@ -38,7 +38,7 @@ struct pool {
     host::workers threads;
     std::vector<std::byte> scratch;
     host::queue queue;
-    explicit pool(int count, index scratch_bytes = 0)
+    explicit pool(int count, integer scratch_bytes = 0)
         : threads(count),
           scratch(static_cast<std::size_t>(count * round_up(scratch_bytes, 64) + 64)),
           queue(threads, scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64,
@@ -48,8 +48,8 @@ struct pool {
 /// The largest difference over the largest magnitude of `expected`.
 template <class T, class U> double distance(numbers<T>& found, numbers<U>& expected) {
     double apart = 0, largest = 1e-300;
-    for (index r = 0; r < expected.rows; ++r)
-        for (index c = 0; c < expected.width; ++c) {
+    for (integer r = 0; r < expected.rows; ++r)
+        for (integer c = 0; c < expected.width; ++c) {
             const double difference = std::fabs(found(r, c) - expected(r, c));
             apart = std::isnan(difference) ? INFINITY : std::max(apart, difference);
             largest = std::max(largest, std::fabs(expected(r, c)));

@@ -11,10 +11,10 @@ namespace {
 
 /// Four tokens with two experts each out of five; experts 2 and 4 get nothing.
 constexpr std::int32_t chosen[] = {0, 3, 1, 3, 0, 1, 0, 3};
-constexpr index tokens = 4, k = 2, experts = 5;
+constexpr integer tokens = 4, k = 2, experts = 5;
 
 struct grouping {
-    index offsets[experts + 1]{};
+    integer offsets[experts + 1]{};
     std::int32_t rows[tokens * k]{}, slot[tokens * k]{};
     explicit grouping(host::queue& queue) {
         ops::group_rows(queue, matrix<const std::int32_t>{chosen, tokens, k}, experts, offsets, rows, slot);
@@ -26,21 +26,21 @@ struct grouping {
 TEST_CASE("permutation: pairs are sorted by expert, in token order within an expert") {
     pool on(1);
     const grouping found(on.queue);
-    CHECK(std::vector<index>(found.offsets, found.offsets + 6) == std::vector<index>{0, 3, 5, 5, 8, 8});
+    CHECK(std::vector<integer>(found.offsets, found.offsets + 6) == std::vector<integer>{0, 3, 5, 5, 8, 8});
     CHECK(std::vector<int>(found.rows, found.rows + 8) == std::vector<int>{0, 2, 3, 1, 2, 0, 1, 3});
     CHECK(std::vector<int>(found.slot, found.slot + 8) == std::vector<int>{0, 5, 3, 6, 1, 4, 2, 7});
 }
 
 TEST_CASE("permutation: no tokens leave every group empty") {
     pool on(1);
-    index offsets[] = {7, 7, 7};
+    integer offsets[] = {7, 7, 7};
     ops::group_rows(on.queue, matrix<const std::int32_t>{nullptr, 0, 2}, 2, offsets, nullptr, nullptr);
-    CHECK(std::vector<index>(offsets, offsets + 3) == std::vector<index>{0, 0, 0});
+    CHECK(std::vector<integer>(offsets, offsets + 3) == std::vector<integer>{0, 0, 0});
 }
 
 TEST_CASE("permutation: an id beyond the experts is refused") {
     pool on(1);
-    index offsets[4];
+    integer offsets[4];
     std::int32_t rows[8], slot[8];
     CHECK_THROWS_WITH_AS(
         ops::group_rows(on.queue, matrix<const std::int32_t>{chosen, tokens, k}, 3, offsets, rows, slot),
@@ -49,21 +49,21 @@ TEST_CASE("permutation: an id beyond the experts is refused") {
 
 TEST_CASE_TEMPLATE("permutation: rows and scalars go to their experts and come back", T, double, float, bf16) {
     using A = accumulator_t<T>;
-    constexpr index hidden = 70;
+    constexpr integer hidden = 70;
     for (const int workers : {1, 2}) {
         pool on(workers);
         const grouping by(on.queue);
         numbers<T> x(tokens, hidden, 1, 1, 3), grouped(tokens * k, hidden, 9), y(tokens, hidden, 9);
         ops::gather_rows(on.queue, grouped.view(), x.view(), by.rows);
-        for (index t = 0; t < tokens; ++t)
-            for (index j = 0; j < k; ++j)
-                for (index c = 0; c < hidden; ++c) CHECK(grouped(by.slot[t * k + j], c) == x(t, c));
-        for (index r = 0; r < tokens * k; ++r)
-            for (index c = 0; c < hidden; ++c) grouped.view()(r, c) = static_cast<T>(static_cast<float>(r * 2));
+        for (integer t = 0; t < tokens; ++t)
+            for (integer j = 0; j < k; ++j)
+                for (integer c = 0; c < hidden; ++c) CHECK(grouped(by.slot[t * k + j], c) == x(t, c));
+        for (integer r = 0; r < tokens * k; ++r)
+            for (integer c = 0; c < hidden; ++c) grouped.view()(r, c) = static_cast<T>(static_cast<float>(r * 2));
         ops::combine_rows(on.queue, y.view(), grouped.view(), by.slot, k);
         ops::combine_rows(on.queue, x.view(), grouped.view(), by.slot, k, true);
         const numbers<T> before(tokens, hidden, 1, 1, 3);
-        for (index t = 0; t < tokens; ++t) {
+        for (integer t = 0; t < tokens; ++t) {
             const double sum = 2 * (by.slot[t * k] + by.slot[t * k + 1]);
             CHECK(y(t, hidden - 1) == sum);
             const auto was = static_cast<double>(before.memory[static_cast<std::size_t>(t * (hidden + 3))]);

@@ -10,17 +10,17 @@ namespace fathom::test {
 
 namespace {
 
-template <class T> numbers<T> filled(index rows, index width, double value) {
+template <class T> numbers<T> filled(integer rows, integer width, double value) {
     numbers<T> result(rows, width);
     for (auto& number : result.memory) number = static_cast<T>(static_cast<float>(value));
     return result;
 }
 
 struct shape {
-    index m, n, k;
+    integer m, n, k;
 };
 constexpr shape shapes[] = {{1, 1, 1}, {0, 3, 4}, {5, 7, 0}, {1, 300, 70}, {37, 19, 611}, {530, 270, 130}};
-constexpr index gap = 3;
+constexpr integer gap = 3;
 
 }  // namespace
 
@@ -32,10 +32,10 @@ TEST_CASE_TEMPLATE("products: they and their gradients equal three loops, with a
         numbers<T> x(m, k, 1, 1, gap), w(n, k, 2, 1, gap), dy(m, n, 3, 1, gap);
         auto y = filled<double>(m, n, 0), dx = filled<double>(m, k, 0), dw = filled<double>(n, k, 0.5),
              db = filled<double>(1, n, 0.25);
-        for (index i = 0; i < m; ++i)
-            for (index j = 0; j < n; ++j) {
+        for (integer i = 0; i < m; ++i)
+            for (integer j = 0; j < n; ++j) {
                 db.view()(0, j) += dy(i, j);
-                for (index l = 0; l < k; ++l) {
+                for (integer l = 0; l < k; ++l) {
                     y.view()(i, j) += x(i, l) * w(j, l);
                     dx.view()(i, l) += dy(i, j) * w(j, l);
                     dw.view()(j, l) += dy(i, j) * x(i, l);
@@ -62,9 +62,9 @@ TEST_CASE_TEMPLATE("products: they and their gradients equal three loops, with a
             CHECK(same_bits(weight.memory, first_weight));
 
             auto twice = filled<double>(m, n, 0), twice_input = filled<double>(m, k, 0);
-            for (index i = 0; i < m; ++i) {
-                for (index j = 0; j < n; ++j) twice.view()(i, j) = 2 * y(i, j);
-                for (index l = 0; l < k; ++l) twice_input.view()(i, l) = 2 * dx(i, l);
+            for (integer i = 0; i < m; ++i) {
+                for (integer j = 0; j < n; ++j) twice.view()(i, j) = 2 * y(i, j);
+                for (integer l = 0; l < k; ++l) twice_input.view()(i, l) = 2 * dx(i, l);
             }
             ops::product(on.queue, found.view(), x.view(), w.view(), true);
             ops::product_input(on.queue, input.view(), dy.view(), w.view(), true);
@@ -79,9 +79,9 @@ TEST_CASE("products: a gradient in float meets weights in bf16") {
     numbers<float> dy(30, 20, 1);
     numbers<bf16> w(20, 50, 2), dx(30, 50);
     numbers<double> expected(30, 50);
-    for (index i = 0; i < 30; ++i)
-        for (index l = 0; l < 50; ++l)
-            for (index j = 0; j < 20; ++j) expected.view()(i, l) += dy(i, j) * w(j, l);
+    for (integer i = 0; i < 30; ++i)
+        for (integer l = 0; l < 50; ++l)
+            for (integer j = 0; j < 20; ++j) expected.view()(i, l) += dy(i, j) * w(j, l);
     ops::product_input(on.queue, dx.view(), dy.view(), w.view());
     CHECK(distance(dx, expected) < tolerance<bf16>);
 }
@@ -90,8 +90,8 @@ TEST_CASE("products: the bias is added to every row") {
     pool on(2);
     numbers<float> y(130, 3), bias(1, 3, 5);
     ops::add_bias(on.queue, y.view(), bias.view());
-    for (index r = 0; r < 130; ++r)
-        for (index c = 0; c < 3; ++c) CHECK(y(r, c) == bias(0, c));
+    for (integer r = 0; r < 130; ++r)
+        for (integer c = 0; c < 3; ++c) CHECK(y(r, c) == bias(0, c));
 }
 
 TEST_CASE("products: in double the same bits whole and in pieces") {
@@ -107,20 +107,21 @@ TEST_CASE("products: in double the same bits whole and in pieces") {
 
 TEST_CASE_TEMPLATE("grouped products: equal to one product a group, rows gathered or not", T, double, float, bf16) {
     using A = accumulator_t<T>;
-    constexpr index groups = 4, N = 70, K = 33, tokens = 90, R = 340;
-    const index offsets[] = {0, 1, 1, 300, R};  // one row, none, many, some
+    constexpr integer groups = 4, N = 70, K = 33, tokens = 90, R = 340;
+    const integer offsets[] = {0, 1, 1, 300, R};  // one row, none, many, some
     std::vector<std::int32_t> rows(R);
-    for (index r = 0; r < R; ++r) rows[static_cast<std::size_t>(r)] = static_cast<std::int32_t>((r * 37 + 5) % tokens);
+    for (integer r = 0; r < R; ++r)
+        rows[static_cast<std::size_t>(r)] = static_cast<std::int32_t>((r * 37 + 5) % tokens);
     numbers<T> x(tokens, K, 1), w(groups * N, K, 2), dy(tokens, N, 3), sorted_x(R, K), sorted_dy(R, N);
-    for (index r = 0; r < R; ++r) {
+    for (integer r = 0; r < R; ++r) {
         std::copy_n(x.view().row(rows[static_cast<std::size_t>(r)]), K, sorted_x.view().row(r));
         std::copy_n(dy.view().row(rows[static_cast<std::size_t>(r)]), N, sorted_dy.view().row(r));
     }
     numbers<T> y(R, N), dx(R, K), dx_twice(R, K);
     numbers<A> dw(groups * N, K, 7);
     pool one(1, ops::product_scratch<T>());
-    for (index g = 0; g < groups; ++g) {
-        const index first = offsets[g], count = offsets[g + 1] - first;
+    for (integer g = 0; g < groups; ++g) {
+        const integer first = offsets[g], count = offsets[g + 1] - first;
         const auto x_g = sorted_x.view().rows_at(first, count);
         const auto dy_g = sorted_dy.view().rows_at(first, count);
         const auto w_g = w.view().rows_at(g * N, N);

@@ -17,7 +17,7 @@ template <class T> struct result {
 };
 
 /// Forward and backward on inputs whose rows lie apart.
-template <class T> result<T> run(index rows, index width, int workers, bool accumulate = true) {
+template <class T> result<T> run(integer rows, integer width, int workers, bool accumulate = true) {
     numbers<T> x(rows, width, 1, 2, 3), gain(1, width, 2), dy(rows, width, 3, 1, 1), dx(rows, width, 4);
     using A = accumulator_t<T>;
     result<T> r{numbers<T>(rows, width, 0, 1, 5), dx, numbers<A>(1, rows), numbers<A>(1, width, 5),
@@ -30,7 +30,7 @@ template <class T> result<T> run(index rows, index width, int workers, bool accu
     return r;
 }
 
-constexpr index shapes[][2] = {{1, 1}, {0, 5}, {3, 1}, {37, 48}, {70, 133}};
+constexpr integer shapes[][2] = {{1, 1}, {0, 5}, {3, 1}, {37, 48}, {70, 133}};
 
 }  // namespace
 
@@ -39,10 +39,10 @@ TEST_CASE("RMSNorm equals its formula, its gradients equal central differences")
         numbers<double> x(rows, width, 1, 2), gain(1, width, 2), dy(rows, width, 3), y(rows, width);
         const auto loss = [&] {
             double sum = 0;
-            for (index r = 0; r < rows; ++r) {
+            for (integer r = 0; r < rows; ++r) {
                 double squares = 0;
-                for (index i = 0; i < width; ++i) squares += x(r, i) * x(r, i);
-                for (index i = 0; i < width; ++i) {
+                for (integer i = 0; i < width; ++i) squares += x(r, i) * x(r, i);
+                for (integer i = 0; i < width; ++i) {
                     y.view()(r, i) = gain(0, i) * x(r, i) / std::sqrt(squares / static_cast<double>(width) + epsilon);
                     sum += dy(r, i) * y(r, i);
                 }
@@ -53,9 +53,9 @@ TEST_CASE("RMSNorm equals its formula, its gradients equal central differences")
         loss();
         CHECK(distance(found.y, y) < 1e-14);
         numbers<double> before(rows, width, 4), gain_before(1, width, 5), dx(rows, width), dgain(1, width);
-        for (index r = 0; r < rows; ++r)
-            for (index i = 0; i < width; ++i) dx.view()(r, i) = before(r, i) + slope(&x.view()(r, i), loss);
-        for (index i = 0; i < width; ++i) dgain.view()(0, i) = gain_before(0, i) + slope(&gain.view()(0, i), loss);
+        for (integer r = 0; r < rows; ++r)
+            for (integer i = 0; i < width; ++i) dx.view()(r, i) = before(r, i) + slope(&x.view()(r, i), loss);
+        for (integer i = 0; i < width; ++i) dgain.view()(0, i) = gain_before(0, i) + slope(&gain.view()(0, i), loss);
         CHECK(distance(found.dx, dx) < 1e-8);
         CHECK(distance(found.dgain, dgain) < 1e-8);
     }
@@ -100,7 +100,7 @@ TEST_CASE("in bf16 the normalised value is rounded before the gain") {
     float inverse = 0;
     ops::rms_norm(p.queue, y.view(), &inverse, x.view(), gain.data(), epsilon);
     int differ = 0;
-    for (index i = 0; i < 64; ++i) {
+    for (integer i = 0; i < 64; ++i) {
         const float normalised = static_cast<float>(x.view()(0, i)) * inverse;
         const float factor = gain.view()(0, i);
         CHECK(y.view()(0, i).bits == bf16{factor * static_cast<float>(bf16{normalised})}.bits);

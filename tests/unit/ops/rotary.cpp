@@ -6,7 +6,7 @@
 #include <cstring>
 #include <fathom/checkpoint/safetensors.hpp>
 #include <fathom/core/json.hpp>
-#include <fathom/core/random.hpp>
+#include <fathom/core/random_stream.hpp>
 #include <fathom/ops/rotary.hpp>
 #include <string>
 #include <vector>
@@ -43,7 +43,7 @@ rope_facts facts_of(const json::value& config) {
                  : kind == "linear" ? rope_facts::scaling::linear
                                     : rope_facts::scaling::none;
     facts.factor = number(rope, "factor", 1);
-    facts.original_max_position_embeddings = static_cast<index>(number(rope, "original_max_position_embeddings", 0));
+    facts.original_max_position_embeddings = static_cast<integer>(number(rope, "original_max_position_embeddings", 0));
     facts.mscale = number(rope, "mscale", 0);
     facts.mscale_all_dim = number(rope, "mscale_all_dim", 0);
     return facts;
@@ -55,14 +55,15 @@ struct host_rank {
     host::queue queue;
 };
 
-template <class T> std::vector<T> noise(index count, std::uint64_t stream) {
+template <class T> std::vector<T> noise(integer count, std::uint64_t stream) {
     std::vector<T> numbers;
-    for (index i = 0; i < count; ++i)
-        numbers.push_back(static_cast<T>(static_cast<float>(random{7, stream}.normal(static_cast<std::uint64_t>(i)))));
+    for (integer i = 0; i < count; ++i)
+        numbers.push_back(
+            static_cast<T>(static_cast<float>(random_stream{7, stream}.normal(static_cast<std::uint64_t>(i)))));
     return numbers;
 }
 
-constexpr index tokens = 131, positions_known = 40, width = 37, first = 3, stride = 11, heads = 3, dim = 6;
+constexpr integer tokens = 131, positions_known = 40, width = 37, first = 3, stride = 11, heads = 3, dim = 6;
 
 /// Rotates noise[tokens, width], and hands it back.
 template <class T> std::vector<T> rotated(bool interleaved, bool inverse, int workers, std::vector<T> x) {
@@ -72,7 +73,7 @@ template <class T> std::vector<T> rotated(bool interleaved, bool inverse, int wo
     ops::rope_table<A>({.dim = dim}, {cosines.data(), positions_known, dim / 2},
                        {sines.data(), positions_known, dim / 2});
     std::vector<std::int32_t> positions;
-    for (index t = 0; t < tokens; ++t) positions.push_back(static_cast<std::int32_t>(t * 7 % positions_known));
+    for (integer t = 0; t < tokens; ++t) positions.push_back(static_cast<std::int32_t>(t * 7 % positions_known));
     ops::rotate(rank.queue, matrix<T>{x.data(), tokens, width}, first, stride, heads, dim, interleaved,
                 positions.data(), {cosines.data(), positions_known, dim / 2}, {sines.data(), positions_known, dim / 2},
                 inverse);
@@ -92,9 +93,9 @@ TEST_CASE("rotary: tables, attention factor and softmax scale of released models
         const rope_facts facts = facts_of(about.at("config"));
         const auto frequencies = numbers_of<double>(known, name + ".inv_freq");
         const auto cosines = numbers_of<double>(known, name + ".cos"), sines = numbers_of<double>(known, name + ".sin");
-        const index pairs = facts.dim / 2;
+        const integer pairs = facts.dim / 2;
         REQUIRE(frequencies.size() == static_cast<std::size_t>(pairs));
-        for (index pair = 0; pair < pairs; ++pair)
+        for (integer pair = 0; pair < pairs; ++pair)
             CHECK(ops::inverse_frequency(facts, pair) ==
                   doctest::Approx(frequencies[static_cast<std::size_t>(pair)]).epsilon(1e-14));
         CHECK(ops::attention_factor(facts) == doctest::Approx(about.at("attention_factor").as_number()).epsilon(1e-15));
@@ -102,14 +103,14 @@ TEST_CASE("rotary: tables, attention factor and softmax scale of released models
             CHECK(ops::softmax_scale(facts, 192) ==
                   doctest::Approx(about.at("softmax_scale").as_number()).epsilon(1e-15));
 
-        const index count = positions.back() + 1;
+        const integer count = positions.back() + 1;
         std::vector<double> c(static_cast<std::size_t>(count * pairs)), s(c.size());
         const matrix<double> cosine{c.data(), count, pairs}, sine{s.data(), count, pairs};
         ops::rope_table(facts, cosine, sine);
         double worst = 0;
         for (std::size_t i = 0; i < cosines.size(); ++i) {
-            const index row = positions[i / static_cast<std::size_t>(pairs)];
-            const index pair = static_cast<index>(i) % pairs;
+            const integer row = positions[i / static_cast<std::size_t>(pairs)];
+            const integer pair = static_cast<integer>(i) % pairs;
             worst = std::fmax(worst, std::fabs(cosine(row, pair) - cosines[i]));
             worst = std::fmax(worst, std::fabs(sine(row, pair) - sines[i]));
         }
@@ -137,7 +138,7 @@ TEST_CASE("rotary: the softmax scales of DeepSeek-V2 and V3, and a cosine factor
 
 TEST_CASE("rotary: settings that describe no rotation are refused") {
     std::vector<double> c(8), s(8);
-    const auto refuses = [&](const rope_facts& facts, index width_given) {
+    const auto refuses = [&](const rope_facts& facts, integer width_given) {
         CHECK_THROWS_AS(ops::rope_table<double>(facts, {c.data(), 2, width_given}, {s.data(), 2, width_given}), error);
     };
     refuses({.dim = 5}, 2);
@@ -156,20 +157,20 @@ TEST_CASE_TEMPLATE("rotary: pairs turn in place, the rest stays, and the inverse
         const auto y = rotated<T>(interleaved, false, 2, x);
         double worst = 0;
         bool others_stay = true;
-        for (index t = 0; t < tokens; ++t)
-            for (index c = 0; c < width; ++c) {
-                const auto at = [&](index column) {
+        for (integer t = 0; t < tokens; ++t)
+            for (integer c = 0; c < width; ++c) {
+                const auto at = [&](integer column) {
                     return static_cast<double>(static_cast<A>(x[static_cast<std::size_t>(t * width + column)]));
                 };
                 const double found = static_cast<double>(static_cast<A>(y[static_cast<std::size_t>(t * width + c)]));
-                const index head = c < first ? heads : (c - first) / stride, place = (c - first) % stride;
+                const integer head = c < first ? heads : (c - first) / stride, place = (c - first) % stride;
                 if (head >= heads || place >= dim) {
                     others_stay = others_stay && found == at(c);
                     continue;
                 }
-                const index pair = interleaved ? place / 2 : place % (dim / 2);
+                const integer pair = interleaved ? place / 2 : place % (dim / 2);
                 const bool is_second = interleaved ? place % 2 == 1 : place >= dim / 2;
-                const index apart = interleaved ? 1 : dim / 2;
+                const integer apart = interleaved ? 1 : dim / 2;
                 const double angle = static_cast<double>(t * 7 % positions_known) *
                                      std::pow(1e4, -2.0 * static_cast<double>(pair) / dim);
                 const double expected = is_second ? at(c) * std::cos(angle) + at(c - apart) * std::sin(angle)
@@ -195,7 +196,7 @@ TEST_CASE("rotary: a position outside the tables is refused, no tokens are fine"
     host_rank rank(2);
     std::vector<float> table(4, 1.0f), x(8, 1.0f);
     const std::int32_t positions[] = {1, 2};
-    const auto turn = [&](index rows) {
+    const auto turn = [&](integer rows) {
         ops::rotate(rank.queue, matrix<float>{x.data(), rows, 4}, 0, 4, 1, 4, true, positions, {table.data(), 2, 2},
                     {table.data(), 2, 2}, false);
     };

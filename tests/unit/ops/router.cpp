@@ -129,7 +129,7 @@ TEST_CASE("router: logits that are not numbers still give distinct experts") {
 }
 
 TEST_CASE("router: float is near double, with the same bits for any number of workers") {
-    constexpr index tokens = 200;
+    constexpr integer tokens = 200;
     for (const auto& facts : {v3, v2}) {
         numbers<double> exact_logits(tokens, 8, 3, 2);
         numbers<float> logits(tokens, 8, 3, 2);
@@ -194,7 +194,7 @@ TEST_CASE("router: the bias moves against the load, as stored") {
     const std::size_t experts = bias.size();
     REQUIRE(load.size() == 4 * experts);
     for (std::size_t step = 0; step < 4; ++step) {
-        ops::bias_update(on.queue, bias.data(), load.data() + step * experts, static_cast<index>(experts), gamma);
+        ops::bias_update(on.queue, bias.data(), load.data() + step * experts, static_cast<integer>(experts), gamma);
         for (std::size_t e = 0; e < experts; ++e)
             CHECK(bias[e] == doctest::Approx(after[step * experts + e]).epsilon(1e-14));
     }
@@ -202,10 +202,10 @@ TEST_CASE("router: the bias moves against the load, as stored") {
 
 TEST_CASE("router: loads add up over micro-batches") {
     pool on(1);
-    index load[] = {1, 0, 2};
-    const index offsets[] = {0, 4, 4, 5};
+    integer load[] = {1, 0, 2};
+    const integer offsets[] = {0, 4, 4, 5};
     ops::add_load(on.queue, load, offsets, 3);
-    CHECK(std::vector<index>(load, load + 3) == std::vector<index>{5, 0, 3});
+    CHECK(std::vector<integer>(load, load + 3) == std::vector<integer>{5, 0, 3});
 }
 
 }  // namespace fathom::test

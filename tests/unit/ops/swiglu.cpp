@@ -16,14 +16,14 @@ double definition(double gate, double up, double scale) { return gate / (1 + std
 
 TEST_CASE_TEMPLATE("swiglu: equals its definition, with and without scales, at any width", T, double, float, bf16) {
     using A = accumulator_t<T>;
-    for (const index width : {1, 64, 77, 300})
+    for (const integer width : {1, 64, 77, 300})
         for (const bool scaled : {false, true}) {
-            constexpr index rows = 70;
+            constexpr integer rows = 70;
             numbers<T> gate_up(rows, 2 * width, 1, 3, 5), act(rows, width, 9, 1, 2);
             numbers<A> scale(1, rows, 2);
             numbers<double> expected(rows, width);
-            for (index r = 0; r < rows; ++r)
-                for (index c = 0; c < width; ++c)
+            for (integer r = 0; r < rows; ++r)
+                for (integer c = 0; c < width; ++c)
                     expected.view()(r, c) = definition(gate_up(r, c), gate_up(r, width + c), scaled ? scale(0, r) : 1);
             pool on(2);
             ops::swiglu(on.queue, act.view(), gate_up.view(), scaled ? scale.data() : nullptr);
@@ -34,16 +34,16 @@ TEST_CASE_TEMPLATE("swiglu: equals its definition, with and without scales, at a
 TEST_CASE("swiglu: gates of any size give finite results") {
     numbers<float> gate_up(1, 8), act(1, 4), dact(1, 4);
     const float gates[] = {-1e30f, -100, 100, 1e30f};
-    for (index c = 0; c < 4; ++c) gate_up.view()(0, c) = gates[c], gate_up.view()(0, 4 + c) = dact.view()(0, c) = 1;
+    for (integer c = 0; c < 4; ++c) gate_up.view()(0, c) = gates[c], gate_up.view()(0, 4 + c) = dact.view()(0, c) = 1;
     pool on(1);
     ops::swiglu(on.queue, act.view(), gate_up.view());
     ops::swiglu_backward(on.queue, gate_up.view(), dact.view(), gate_up.view());
-    for (index c = 0; c < 4; ++c) CHECK(act(0, c) == doctest::Approx(c < 2 ? 0.0 : static_cast<double>(gates[c])));
-    for (index c = 0; c < 4; ++c) CHECK(gate_up(0, c) == doctest::Approx(c < 2 ? 0 : 1));
+    for (integer c = 0; c < 4; ++c) CHECK(act(0, c) == doctest::Approx(c < 2 ? 0.0 : static_cast<double>(gates[c])));
+    for (integer c = 0; c < 4; ++c) CHECK(gate_up(0, c) == doctest::Approx(c < 2 ? 0 : 1));
 }
 
 TEST_CASE("swiglu: gradients equal central differences") {
-    constexpr index rows = 5, width = 67;
+    constexpr integer rows = 5, width = 67;
     numbers<double> gate_up(rows, 2 * width, 1), dact(rows, width, 2), scale(1, rows, 3), act(rows, width);
     numbers<double> gradient(rows, 2 * width, 9), gradient_scale(1, rows, 9), by_slope(rows, 2 * width),
         scale_slope(1, rows);
@@ -63,7 +63,7 @@ TEST_CASE("swiglu: gradients equal central differences") {
 
 TEST_CASE_TEMPLATE("swiglu: gradients equal those in double, in place too, with any number of workers", T, float,
                    bf16) {
-    constexpr index rows = 300, width = 150;
+    constexpr integer rows = 300, width = 150;
     numbers<double> exact_in(rows, 2 * width, 1), exact_dact(rows, width, 2), exact_scale(1, rows, 3);
     numbers<double> exact(rows, 2 * width), exact_dscale(1, rows);
     pool one(1);

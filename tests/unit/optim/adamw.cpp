@@ -42,10 +42,10 @@ TEST_CASE("five steps with clipping equal PyTorch's AdamW in both decay groups")
             std::vector<double> squares(names.size()), partials(1);
             for (std::size_t i = 0; i < names.size(); ++i) {
                 gradients.push_back(stored(file, "grad." + number + "." + names[i]));
-                optim::squared_norm(p.queue, gradients[i].data(), static_cast<index>(gradients[i].size()),
+                optim::squared_norm(p.queue, gradients[i].data(), static_cast<integer>(gradients[i].size()),
                                     partials.data(), &squares[i]);
             }
-            optim::clip(p.queue, squares.data(), static_cast<index>(squares.size()), 1.0, &state);
+            optim::clip(p.queue, squares.data(), static_cast<integer>(squares.size()), 1.0, &state);
             CHECK(state.gradient_norm == doctest::Approx(norms[step]).epsilon(1e-13));
             for (std::size_t i = 0; i < names.size(); ++i) {
                 const int axes = static_cast<int>(file.at("initial." + names[i]).shape.size());
@@ -53,7 +53,7 @@ TEST_CASE("five steps with clipping equal PyTorch's AdamW in both decay groups")
                                                                weights[i].data(),
                                                                m[i].data(),
                                                                v[i].data(),
-                                                               static_cast<index>(m[i].size()),
+                                                               static_cast<integer>(m[i].size()),
                                                                optim::decays(facts.group, axes)};
                 optim::update(p.queue, range, gradients[i].data(), facts, &state);
                 const auto expected = stored(file, label + number + "." + names[i]);
@@ -72,7 +72,7 @@ TEST_CASE("five steps with clipping equal PyTorch's AdamW in both decay groups")
 }
 
 TEST_CASE_TEMPLATE("weights are the master rounded, the same with any number of workers", T, float, bf16) {
-    constexpr index count = 20'011;  // some tasks and a rest
+    constexpr integer count = 20'011;  // some tasks and a rest
     const optim::adamw_facts facts;
     std::vector<float> first;
     for (const int workers : {1, 2, 3}) {
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("weights are the master rounded, the same with any number of 
             optim::adamw_update(p.queue, range, gradient.data(), facts, &state);
         }
         bool rounded = true;
-        for (index i = 0; i < count; ++i)
+        for (integer i = 0; i < count; ++i)
             rounded = rounded && weights(0, i) == static_cast<double>(static_cast<T>(master.view()(0, i)));
         CHECK(rounded);
         if (first.empty()) first = master.memory;

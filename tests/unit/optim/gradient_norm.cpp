@@ -7,10 +7,10 @@
 namespace fathom::test {
 
 TEST_CASE_TEMPLATE("a squared norm is summed in double, the same with any number of workers", A, double, float) {
-    for (const index count : {0, 1, 50'003}) {
+    for (const integer count : {0, 1, 50'003}) {
         numbers<A> gradient(1, count, 1);
         double expected = 0;
-        for (index i = 0; i < count; ++i) expected += gradient(0, i) * gradient(0, i);
+        for (integer i = 0; i < count; ++i) expected += gradient(0, i) * gradient(0, i);
         double first = -1;
         for (const int workers : {1, 2, 3}) {
             pool p(workers);
@@ -49,8 +49,8 @@ TEST_CASE_TEMPLATE("the first number that is not finite is found, counted by row
                    bf16) {
     pool p(2);
     numbers<T> values(4, 5, 1, 1, 2);
-    index found = 99;
-    for (index r = 0; r < 4; ++r) values.view().row(r)[5] = static_cast<T>(NAN);  // in a gap
+    integer found = 99;
+    for (integer r = 0; r < 4; ++r) values.view().row(r)[5] = static_cast<T>(NAN);  // in a gap
     optim::find_non_finite(p.queue, values.view(), &found);
     CHECK(found == -1);
     values.view()(3, 4) = static_cast<T>(NAN);

@@ -73,7 +73,7 @@ TEST_CASE("schedules equal the stored references at every stored step") {
         const auto& phases = item.at("phases").items();
         learning_rate_schedule schedule{phases[0].at("to").as_number(), phases[0].at("steps").as_int(), 0, {}};
         for (const auto& phase : phases) schedule.training_steps += phase.at("steps").as_int();
-        index done = schedule.warmup_steps;
+        integer done = schedule.warmup_steps;
         for (std::size_t i = 1; i < phases.size(); ++i) {
             done += phases[i].at("steps").as_int();
             const double until = static_cast<double>(done) / static_cast<double>(schedule.training_steps);

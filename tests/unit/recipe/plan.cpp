@@ -17,8 +17,9 @@ struct small : deepseek_v3<vocab_size<64>, hidden_size<16>, num_hidden_layers<3>
 
 // Attention: q_a 12 x 16, its norm 12, q_b 20 x 12, kv_a 12 x 16, its norm 8, kv_b 22 x 8, o 16 x 10. Beside it two
 // norms of 16 a layer; a dense layer of 3 x 16 x 20; experts: a router of 8 x 16 and its bias, 8 + 1 of 3 x 16 x 6.
-constexpr index attention = 192 + 12 + 240 + 192 + 8 + 176 + 160, norms_of_layer = 32, expert = 288;
-constexpr index outside = 64 * 16, shared_by_all = 16 + 3 * (attention + norms_of_layer) + 960 + 2 * (128 + 8 + expert);
+constexpr integer attention = 192 + 12 + 240 + 192 + 8 + 176 + 160, norms_of_layer = 32, expert = 288;
+constexpr integer outside = 64 * 16,
+                  shared_by_all = 16 + 3 * (attention + norms_of_layer) + 960 + 2 * (128 + 8 + expert);
 static_assert(parameters_of<small<>>() == 2 * outside + shared_by_all + 2 * 8 * expert);
 static_assert(activated_parameters_of<small<>>() == 2 * outside + shared_by_all + 2 * 3 * expert);
 static_assert(activated_parameters_of<small<>>(false) == outside + shared_by_all + 2 * 3 * expert);
@@ -63,12 +64,12 @@ struct latent_heads
                   v_head_dim<16>, intermediate_size<64>, max_position_embeddings<8192>> {};
 struct grouped_heads : deepseek_llm<vocab_size<64>, hidden_size<512>, num_hidden_layers<2>, num_attention_heads<32>,
                                     num_key_value_heads<8>, intermediate_size<64>, max_position_embeddings<8192>> {};
-template <class Model, index Length, class... Words>
+template <class Model, integer Length, class... Words>
 using long_recipe = training<Model, mesh<>, fp32_numbers, micro_batch<1>, sequence_length<Length>, Words...>;
 template <class Model, class... Words> constexpr bool attention_memory_is_linear() {
-    constexpr index once = bytes_per_rank<long_recipe<Model, 4096, Words...>>,
-                    twice = bytes_per_rank<long_recipe<Model, 8192, Words...>>;
-    constexpr index scores = Model::config.num_attention_heads * index{8192} * 8192 * 4;
+    constexpr integer once = bytes_per_rank<long_recipe<Model, 4096, Words...>>,
+                      twice = bytes_per_rank<long_recipe<Model, 8192, Words...>>;
+    constexpr integer scores = Model::config.num_attention_heads * integer{8192} * 8192 * 4;
     return twice * 10 <= once * 21 && twice * 10 >= once * 18 && twice < scores / 4;
 }
 static_assert(attention_memory_is_linear<latent_heads>() &&
@@ -79,8 +80,8 @@ static_assert(attention_memory_is_linear<grouped_heads>());
 
 TEST_CASE("plan: items follow each other without gap or overlap and sum up to the bytes") {
     constexpr auto check = [](const recipe::plan& p) {
-        index at = 0;
-        for (index i = 0; i < p.memory.count; ++i) {
+        integer at = 0;
+        for (integer i = 0; i < p.memory.count; ++i) {
             const auto& item = p.memory.items[static_cast<std::size_t>(i)];
             INFO(item.name);
             CHECK(item.offset == at);
@@ -101,7 +102,7 @@ TEST_CASE("plan: items follow each other without gap or overlap and sum up to th
 }
 
 TEST_CASE("plan: more workers take more scratch, as if it had been lowered with so many") {
-    for (const index workers : {1, 5}) {
+    for (const integer workers : {1, 5}) {
         const recipe::plan asked = recipe::plan_of<plain<>>(workers),
                            lowered = recipe::lower(recipe::transformer_of<plain<>>(),
                                                    {.batch = plain<>::batch, .workers = workers});
@@ -121,7 +122,7 @@ TEST_CASE("plan: every item says how long it lives and whose it is") {
     struct expected {
         const char* name;
         lifetime lives;
-        index first, count;
+        integer first, count;
     };
     constexpr expected all[] = {
         {"weights", lifetime::run, 0, 1},
@@ -160,8 +161,8 @@ TEST_CASE("plan: parameters and floating-point operations by hand") {
     static_assert(p.activated_parameters == activated_parameters_of<small<>>());
     static_assert(p.embedding_parameters == outside);
     // Products of one token: the head, three times attention without its norms, one dense layer, two of experts.
-    constexpr index products = outside + 3 * (attention - 12 - 8) + 960 + 2 * (128 + (3 + 1) * expert);
-    constexpr index pairs = 3 * 2 * (10 + 5);  // layers, heads, widths of a score and of a value
+    constexpr integer products = outside + 3 * (attention - 12 - 8) + 960 + 2 * (128 + (3 + 1) * expert);
+    constexpr integer pairs = 3 * 2 * (10 + 5);  // layers, heads, widths of a score and of a value
     CHECK(p.flops == 6.0 * 4 * 32 * (products + pairs * 32 / 2.0));
 }
 

@@ -32,7 +32,7 @@ constexpr models::model_config config{.vocab_size = 32,
 /// Pieces of memory by the item that they should lie in.
 struct piece {
     std::string item;
-    index offset, bytes;
+    integer offset, bytes;
 };
 
 void check_memory(const nn::recomputation& again) {
@@ -47,9 +47,9 @@ void check_memory(const nn::recomputation& again) {
     CHECK(memory.peak() == plan.bytes);
 
     std::vector<piece> pieces;
-    const auto add = [&](const std::string& item, const auto* data, index count) {
+    const auto add = [&](const std::string& item, const auto* data, integer count) {
         const auto offset = reinterpret_cast<const std::byte*>(data) - block.data();
-        pieces.push_back({item, offset, count * static_cast<index>(sizeof(*data))});
+        pieces.push_back({item, offset, count * static_cast<integer>(sizeof(*data))});
     };
     const auto add_matrix = [&](const std::string& item, const auto& m) {
         if (m.size() > 0) add(item, m.data, m.size());
@@ -67,9 +67,9 @@ void check_memory(const nn::recomputation& again) {
     add("step state and rotary tables", held.state, 1);
     add_matrix("step state and rotary tables", held.cosines);
     add_matrix("step state and rotary tables", held.sines);
-    for (index k = 0; k <= config.num_nextn_predict_layers; ++k) {
+    for (integer k = 0; k <= config.num_nextn_predict_layers; ++k) {
         const auto& in = held.inputs[static_cast<std::size_t>(k)];
-        const index tokens = 3 * (16 - k);
+        const integer tokens = 3 * (16 - k);
         for (const auto* numbers : {in.ids, in.targets, in.positions, in.starts}) add("inputs", numbers, tokens);
     }
     add_matrix("embedding", held.saved.embedded);

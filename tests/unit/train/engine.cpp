@@ -26,9 +26,9 @@ struct recipe_of_tiny : training<tiny, mesh<>, numbers, sequence_length<16>, mic
 };
 
 using engine_type = train::engine<decltype(recipe::transformer_of<recipe_of_tiny>())>;
-constexpr index workers = 3, bytes = bytes_per_rank<recipe_of_tiny>(host_workers<workers>{});
+constexpr integer workers = 3, bytes = bytes_per_rank<recipe_of_tiny>(host_workers<workers>{});
 
-std::unique_ptr<engine_type> make_engine(index arena_bytes = bytes) {
+std::unique_ptr<engine_type> make_engine(integer arena_bytes = bytes) {
     auto engine = std::make_unique<engine_type>(recipe::transformer_of<recipe_of_tiny>(),
                                                 recipe::rank_shape{.batch = recipe_of_tiny::batch, .workers = workers},
                                                 arena_bytes, optim::adamw_facts{});
@@ -38,10 +38,10 @@ std::unique_ptr<engine_type> make_engine(index arena_bytes = bytes) {
 
 /// Tokens that count up, each the target of the one before it.
 struct counting_batch {
-    index sequences, length;
+    integer sequences, length;
     std::vector<std::int32_t> tokens, targets;
-    counting_batch(index rows, index columns) : sequences(rows), length(columns) {
-        for (index i = 0; i < rows * columns; ++i) {
+    counting_batch(integer rows, integer columns) : sequences(rows), length(columns) {
+        for (integer i = 0; i < rows * columns; ++i) {
             tokens.push_back(static_cast<std::int32_t>(i * 7 % 50));
             targets.push_back(static_cast<std::int32_t>((i + 1) * 7 % 50));
         }

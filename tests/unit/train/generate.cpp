@@ -46,9 +46,9 @@ template <class Model, class T> auto engine_of(const std::string& name, bool who
 }
 
 /// Logits of every position of the stored inputs by the whole forward.
-template <class T> std::vector<T> whole_logits(auto& engine, const std::vector<std::int32_t>& ids, index length) {
+template <class T> std::vector<T> whole_logits(auto& engine, const std::vector<std::int32_t>& ids, integer length) {
     const std::vector<std::int32_t> targets(ids.size(), 0);
-    engine.evaluate({static_cast<index>(ids.size()) / length, length, ids.data(), targets.data()}, {});
+    engine.evaluate({static_cast<integer>(ids.size()) / length, length, ids.data(), targets.data()}, {});
     const auto& normed = engine.memory().saved.normed;
     const matrix<T> head = engine.memory().weight_views.head;
     std::vector<T> logits(static_cast<std::size_t>(normed.rows * head.rows));
@@ -71,19 +71,19 @@ template <class Model, class T> void same_logits(const std::string& name, double
     INFO(name << " in " << number_name<T>);
     const safetensors::file io{parity::path("oracle/" + name + "/io.safetensors")};
     const auto ids = parity::integers(io, "input_ids");
-    const index length = io.at("input_ids").shape[1], texts = static_cast<index>(ids.size()) / length;
+    const integer length = io.at("input_ids").shape[1], texts = static_cast<integer>(ids.size()) / length;
     auto whole = engine_of<Model, T>(name, true);
     const std::vector<T> expected = whole_logits<T>(*whole, ids, length);
     auto engine = engine_of<Model, T>(name, false);
-    const index vocabulary = engine->model().of.vocab_size;
+    const integer vocabulary = engine->model().of.vocab_size;
     train::generator writer{*engine, texts, length};
     CHECK(writer.arena_bytes() == writer.bytes(engine->model(), texts, length, 2));
-    const auto token = [&](index text, index at) {
+    const auto token = [&](integer text, integer at) {
         return std::span{ids}.subspan(static_cast<std::size_t>(text * length + at));
     };
-    const auto wanted = [&](index text, index at) { return expected.data() + (text * length + at) * vocabulary; };
-    for (index at = 0; at < length; ++at)
-        for (index text = 0; text < texts; ++text)
+    const auto wanted = [&](integer text, integer at) { return expected.data() + (text * length + at) * vocabulary; };
+    for (integer at = 0; at < length; ++at)
+        for (integer text = 0; text < texts; ++text)
             CHECK(apart(writer.append(token(text, at).first(1), text), wanted(text, at)) <= bound);
     // The whole prompt at once, and in two pieces.
     const auto n = static_cast<std::size_t>(length);
@@ -127,10 +127,10 @@ TEST_CASE("generate: a prompt longer than a piece gives what its tokens give one
 
 TEST_CASE("generate: temperature 0 is the most likely token of the whole forward") {
     auto whole = engine_of<described::llama_gqa, double>("llama_gqa", true);
-    const index vocabulary = whole->model().of.vocab_size;
+    const integer vocabulary = whole->model().of.vocab_size;
     std::vector<std::int32_t> text{5, 80, 41};
     while (text.size() < 17) {
-        const auto logits = whole_logits<double>(*whole, text, static_cast<index>(text.size()));
+        const auto logits = whole_logits<double>(*whole, text, static_cast<integer>(text.size()));
         const auto last = logits.end() - vocabulary;
         text.push_back(static_cast<std::int32_t>(std::max_element(last, logits.end()) - last));
     }
@@ -152,14 +152,14 @@ TEST_CASE("generate: a seed fixes the texts, however many there are") {
     train::generator writer{*engine, 3, 40};
     const std::vector<std::vector<std::int32_t>> prompts{{1, 2, 3}, {50}, {7, 7, 7, 7, 7}};
     const train::generation_options options{.most_tokens = 30, .how = {.temperature = 1.2, .top_p = 0.9, .seed = 4}};
-    std::map<index, std::vector<std::int32_t>> seen;
+    std::map<integer, std::vector<std::int32_t>> seen;
     const auto texts =
-        writer.generate(prompts, options, [&](index text, std::int32_t token) { seen[text].push_back(token); });
+        writer.generate(prompts, options, [&](integer text, std::int32_t token) { seen[text].push_back(token); });
     CHECK(writer.generate(prompts, options) == texts);
     CHECK(writer.generate(prompts[0], options) == texts[0]);
     for (std::size_t i = 0; i < 3; ++i) {
         CHECK(texts[i].size() == 30);
-        CHECK(seen[static_cast<index>(i)] == texts[i]);
+        CHECK(seen[static_cast<integer>(i)] == texts[i]);
     }
     auto other = options;
     other.how.seed = 5;

@@ -15,7 +15,7 @@ namespace fathom::host {
 /// Owns `size` bytes of zeros.
 class memory {
   public:
-    explicit memory(index size) : size_(size) {
+    explicit memory(integer size) : size_(size) {
         void* block = mmap(nullptr, static_cast<std::size_t>(size), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (block == MAP_FAILED)
@@ -33,11 +33,11 @@ class memory {
         if (block_ != nullptr) munmap(block_, static_cast<std::size_t>(size_));
     }
     [[nodiscard]] std::byte* data() const { return block_; }
-    [[nodiscard]] index size() const { return size_; }
+    [[nodiscard]] integer size() const { return size_; }
 
   private:
     std::byte* block_ = nullptr;
-    index size_ = 0;
+    integer size_ = 0;
 };
 
 }  // namespace fathom::host

@@ -19,19 +19,19 @@ struct event {};
 /// The host's queue: a pool of workers and, for each of them, a piece of scratch memory that lasts one task.
 class queue {
   public:
-    queue(workers& pool, std::byte* scratch, index scratch_bytes)
+    queue(workers& pool, std::byte* scratch, integer scratch_bytes)
         : pool_(&pool), scratch_(scratch), scratch_bytes_(scratch_bytes) {}
 
     /// Runs kernel(number, worker) for every number in [0, tasks) and returns when all are done.
-    template <class Kernel> void enqueue(index tasks, Kernel&& kernel) { pool_->run(tasks, kernel); }
+    template <class Kernel> void enqueue(integer tasks, Kernel&& kernel) { pool_->run(tasks, kernel); }
     [[nodiscard]] event record() const { return {}; }
     void wait(event) {}
     template <class T> [[nodiscard]] readback<T> read(T* value) const { return {value}; }
     /// Scratch of one worker, empty at the start of a task.
     [[nodiscard]] arena scratch(int worker) const { return {scratch_ + worker * scratch_bytes_, scratch_bytes_}; }
-    [[nodiscard]] index scratch_bytes() const { return scratch_bytes_; }
+    [[nodiscard]] integer scratch_bytes() const { return scratch_bytes_; }
     /// The same pool with other scratch memory, for work that was planned apart.
-    [[nodiscard]] queue with_scratch(std::byte* scratch, index scratch_bytes) const {
+    [[nodiscard]] queue with_scratch(std::byte* scratch, integer scratch_bytes) const {
         return {*pool_, scratch, scratch_bytes};
     }
     [[nodiscard]] int workers_count() const { return pool_->count(); }
@@ -39,7 +39,7 @@ class queue {
   private:
     workers* pool_;
     std::byte* scratch_;
-    index scratch_bytes_;
+    integer scratch_bytes_;
 };
 
 }  // namespace fathom::host

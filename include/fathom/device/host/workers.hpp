@@ -14,10 +14,6 @@
 #include <utility>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace fathom::host {
@@ -41,15 +37,15 @@ class workers {
 
     /// Calls task(number, worker) for every number in [0, tasks), each once, in any order; returns when all are done.
     /// The first exception that a task throws is thrown again here.
-    template <class Task> void run(index tasks, Task&& task) {
+    template <class Task> void run(integer tasks, Task&& task) {
         if (tasks <= 0) return;
         if (count_ == 1 || tasks == 1) {
-            for (index n = 0; n < tasks; ++n) task(n, 0);
+            for (integer n = 0; n < tasks; ++n) task(n, 0);
             return;
         }
         using callable = std::remove_reference_t<Task>;
         context_ = const_cast<void*>(static_cast<const void*>(std::addressof(task)));
-        run_ = [](void* context, index number, int worker) { (*static_cast<callable*>(context))(number, worker); };
+        run_ = [](void* context, integer number, int worker) { (*static_cast<callable*>(context))(number, worker); };
         tasks_ = tasks;
         unfinished_.store(tasks, std::memory_order_relaxed);
         left_.store(tasks, std::memory_order_release);
@@ -67,28 +63,28 @@ class workers {
     }
     static void pause() {
 #if defined(__x86_64__)
-        _mm_pause();
+        __builtin_ia32_pause();  // as <immintrin.h> has it, which would be a third of fathom.hpp
 #endif
     }
     void announce() {
         round_.fetch_add(1, std::memory_order_release);
         round_.notify_all();
     }
-    static void wait_until_zero(std::atomic<index>& value) {
+    static void wait_until_zero(std::atomic<integer>& value) {
         for (int s = 0; s < spins; ++s, pause())
             if (value.load(std::memory_order_acquire) == 0) return;
-        for (index seen; (seen = value.load(std::memory_order_acquire)) != 0;)
+        for (integer seen; (seen = value.load(std::memory_order_acquire)) != 0;)
             value.wait(seen, std::memory_order_acquire);
     }
     /// Takes tasks while some are left. run_ and context_ are read with a task in hand only: until it is finished they
     /// stay, so a worker that wakes up late is waited for by nobody and finds the next run's tasks, or none.
     void work(int worker) {
-        index finished = 0;
-        for (index left; (left = left_.fetch_sub(1, std::memory_order_acquire)) > 0; ++finished) {
+        integer finished = 0;
+        for (integer left; (left = left_.fetch_sub(1, std::memory_order_acquire)) > 0; ++finished) {
             try {
                 run_(context_, tasks_ - left, worker);
             } catch (...) {
-                finished += std::max<index>(left_.exchange(0, std::memory_order_relaxed), 0);  // the rest is not done
+                finished += std::max<integer>(left_.exchange(0, std::memory_order_relaxed), 0);  // the rest is not done
                 const std::lock_guard lock{failure_mutex_};
                 if (!failure_) failure_ = std::current_exception();
             }
@@ -114,13 +110,13 @@ class workers {
     int count_;
     std::vector<std::thread> threads_;
     void* context_ = nullptr;
-    void (*run_)(void*, index, int) = nullptr;
-    index tasks_ = 0;
+    void (*run_)(void*, integer, int) = nullptr;
+    integer tasks_ = 0;
     std::exception_ptr failure_;
     std::mutex failure_mutex_;
     std::atomic<bool> stop_{false};
-    alignas(64) std::atomic<index> left_{0};
-    alignas(64) std::atomic<index> unfinished_{0};
+    alignas(64) std::atomic<integer> left_{0};
+    alignas(64) std::atomic<integer> unfinished_{0};
     alignas(64) std::atomic<unsigned> round_{0};
 };
 

@@ -18,9 +18,9 @@ enum class presence : unsigned char { required, nullable, optional };
 
 struct size_key {
     const char* name;
-    index model_config::*member;
+    integer model_config::*member;
     unsigned families;
-    index least;
+    integer least;
     presence given = presence::required;
 };
 

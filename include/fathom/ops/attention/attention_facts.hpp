@@ -10,11 +10,11 @@ namespace fathom::ops {
 /// `qk_dim` numbers are the same for all kv heads (the rotary key of multi-head latent attention; 0 for grouped
 /// queries). `scale` multiplies the scores.
 struct attention_facts {
-    index heads = 0;
-    index kv_heads = 0;
-    index qk_dim = 0;
-    index v_dim = 0;
-    index shared_dim = 0;
+    integer heads = 0;
+    integer kv_heads = 0;
+    integer qk_dim = 0;
+    integer v_dim = 0;
+    integer shared_dim = 0;
     double scale = 1;
 };
 

@@ -13,10 +13,10 @@ namespace fathom::ops {
 template <class T> struct attention_operands {
     matrix<T> q;  // q[tokens, heads * qk_dim]
     matrix<T> k;  // kv head h has qk_dim - shared_dim columns from h * k_head_stride on
-    index k_head_stride = 0;
+    integer k_head_stride = 0;
     matrix<T> shared;  // shared[tokens, shared_dim]: the end of every head's key
     matrix<T> v;       // kv head h has v_dim columns from h * v_head_stride on
-    index v_head_stride = 0;
+    integer v_head_stride = 0;
 };
 
 template <class T> using attention_inputs = attention_operands<const T>;

@@ -19,12 +19,12 @@ namespace detail::attention {
 /// One row of scores becomes weights P = e^(score - logsumexp), and the row of dP becomes dS = P (dP - mean), where
 /// mean = dout . out is the mean of dP under P.
 template <class A>
-void weigh_row(A* __restrict scores, A* __restrict gradients, index width, const seen_columns& seen, A logsumexp,
+void weigh_row(A* __restrict scores, A* __restrict gradients, integer width, const seen_columns& seen, A logsumexp,
                A mean) {
     seen.clear_rest(scores, width);
     seen.clear_rest(gradients, width);
     seen.mask_lanes(scores);
-    for (index j = seen.lane_from; j < seen.lane_to; ++j) {
+    for (integer j = seen.lane_from; j < seen.lane_to; ++j) {
         const A weight = exponential(scores[j] - logsumexp);
         scores[j] = weight;
         gradients[j] = weight * (gradients[j] - mean);
@@ -33,20 +33,20 @@ void weigh_row(A* __restrict scores, A* __restrict gradients, index width, const
 
 /// One task of the backward: one kv head of the sequence that starts at token `origin`, all its queries.
 template <class T, class A>
-void attend_backward(const attention_facts& facts, const attention_operands<const T>& in, index origin, index length,
-                     index kv_head, const std::int32_t* starts, matrix<const T> out, matrix<const A> logsumexp,
-                     matrix<const T> dout, const attention_operands<T>& gradients, matrix<A> shared_parts,
-                     arena memory) {
+void attend_backward(const attention_facts& facts, const attention_operands<const T>& in, integer origin,
+                     integer length, integer kv_head, const std::int32_t* starts, matrix<const T> out,
+                     matrix<const A> logsumexp, matrix<const T> dout, const attention_operands<T>& gradients,
+                     matrix<A> shared_parts, arena memory) {
     const backward_buffers<A> at{memory, facts, length};
     const auto scale = static_cast<A>(facts.scale);
-    const index group = facts.heads / facts.kv_heads, own = facts.qk_dim - facts.shared_dim;
+    const integer group = facts.heads / facts.kv_heads, own = facts.qk_dim - facts.shared_dim;
     take_keys(facts, in, kv_head, origin, at.keys, at.values);
     std::fill_n(at.key_gradients.data, at.key_gradients.size(), A{0});
     std::fill_n(at.value_gradients.data, at.value_gradients.size(), A{0});
-    for (index head = kv_head * group; head < (kv_head + 1) * group; ++head)
-        for (index tile = 0; tile < length; tile += query_tile) {
-            const index rows = std::min(query_tile, length - tile), token = origin + tile;
-            const auto head_rows = [&](auto of, index dim) {
+    for (integer head = kv_head * group; head < (kv_head + 1) * group; ++head)
+        for (integer tile = 0; tile < length; tile += query_tile) {
+            const integer rows = std::min(query_tile, length - tile), token = origin + tile;
+            const auto head_rows = [&](auto of, integer dim) {
                 return of.rows_at(token, rows).columns_at(head * dim, dim);
             };
             const matrix<A> q = at.queries.rows_at(0, rows), dq = at.query_gradients.rows_at(0, rows);
@@ -55,13 +55,13 @@ void attend_backward(const attention_facts& facts, const attention_operands<cons
             copy_rows(head_rows(out, facts.v_dim), o, A{1});
             copy_rows(head_rows(dout, facts.v_dim), d_o, A{1});
             A means[query_tile];
-            for (index r = 0; r < rows; ++r) {
+            for (integer r = 0; r < rows; ++r) {
                 const A *x = o.row(r), *y = d_o.row(r);
-                means[r] = lane_sum<A>(facts.v_dim, [x, y](index c) { return x[c] * y[c]; });
+                means[r] = lane_sum<A>(facts.v_dim, [x, y](integer c) { return x[c] * y[c]; });
             }
-            const index lowest = lowest_start(starts, tile, tile + rows);
-            for (index from = lowest; from < tile + rows; from += key_panel) {
-                const index width = std::min(key_panel, tile + rows - from);
+            const integer lowest = lowest_start(starts, tile, tile + rows);
+            for (integer from = lowest; from < tile + rows; from += key_panel) {
+                const integer width = std::min(key_panel, tile + rows - from);
                 const matrix<A> keys = at.keys.rows_at(from, width), values = at.values.rows_at(from, width);
                 const matrix<A> p{at.weights.data, rows, width, score_stride};
                 const matrix<A> ds{at.weight_gradients.data, rows, width, score_stride};
@@ -69,7 +69,7 @@ void attend_backward(const attention_facts& facts, const attention_operands<cons
                      keys.stride, A{0}, p.data, p.stride);
                 gemm(side::plain, side::transposed, rows, width, facts.v_dim, A{1}, d_o.data, d_o.stride, values.data,
                      values.stride, A{0}, ds.data, ds.stride);
-                for (index r = 0; r < rows; ++r)
+                for (integer r = 0; r < rows; ++r)
                     weigh_row(p.row(r), ds.row(r), width, {tile + r, starts[tile + r], from, width},
                               logsumexp(head, token + r), means[r]);
                 gemm(side::transposed, side::plain, width, facts.v_dim, rows, A{1}, p.data, p.stride, d_o.data,
@@ -97,27 +97,27 @@ void attend_backward(const attention_facts& facts, const attention_operands<cons
 /// gradient of `shared`, summed in the order of heads. Dao 2023, "FlashAttention-2", algorithm 2. Needs
 /// `attention_scratch<T>` bytes a worker. Errors: sizes that don't match.
 template <class T>
-void attention_backward(host::queue& queue, const attention_facts& facts, index sequences, index length,
+void attention_backward(host::queue& queue, const attention_facts& facts, integer sequences, integer length,
                         const attention_operands<const T>& in, const std::int32_t* starts,
                         std::type_identity_t<matrix<const T>> out, matrix<const accumulator_t<T>> logsumexp,
                         std::type_identity_t<matrix<const T>> dout, const attention_operands<T>& gradients,
                         matrix<accumulator_t<T>> shared_parts) {
     using A = accumulator_t<T>;
     detail::attention::check_sizes<T>(queue, facts, sequences, length, in.q.rows);
-    queue.enqueue(sequences * facts.kv_heads, [&](index task, int worker) {
-        const index origin = task / facts.kv_heads * length;
+    queue.enqueue(sequences * facts.kv_heads, [&](integer task, int worker) {
+        const integer origin = task / facts.kv_heads * length;
         detail::attention::attend_backward<T, A>(facts, in, origin, length, task % facts.kv_heads, starts + origin, out,
                                                  logsumexp, dout, gradients, shared_parts, queue.scratch(worker));
     });
     if (facts.shared_dim == 0) return;
-    constexpr index tokens_a_task = 64;
-    const index tokens = sequences * length;
-    queue.enqueue(pieces(tokens, tokens_a_task), [&](index task, int) {
-        const index first = task * tokens_a_task, count = std::min(tokens_a_task, tokens - first);
-        for (index token = first; token < first + count; ++token) {
+    constexpr integer tokens_a_task = 64;
+    const integer tokens = sequences * length;
+    queue.enqueue(pieces(tokens, tokens_a_task), [&](integer task, int) {
+        const integer first = task * tokens_a_task, count = std::min(tokens_a_task, tokens - first);
+        for (integer token = first; token < first + count; ++token) {
             A* sum = shared_parts.row(token);  // the first head's part becomes the sum
-            for (index head = 1; head < facts.kv_heads; ++head)
-                for (index c = 0; c < facts.shared_dim; ++c) sum[c] += sum[head * facts.shared_dim + c];
+            for (integer head = 1; head < facts.kv_heads; ++head)
+                for (integer c = 0; c < facts.shared_dim; ++c) sum[c] += sum[head * facts.shared_dim + c];
         }
         detail::attention::copy_rows(shared_parts.rows_at(first, count).columns_at(0, facts.shared_dim),
                                      gradients.shared.rows_at(first, count), A{1});

@@ -22,9 +22,9 @@ namespace detail::attention {
 /// Scores of one tile of queries become e^(score - maximum) in place; `maximum`, `sum` and `mixed`, which hold what the
 /// panels before gave (nothing if `is_first`), move to the new maximum. Dao 2023, algorithm 1.
 template <class A>
-void soften_tile(matrix<A> scores, index first_query, index first_key, const std::int32_t* starts, bool is_first,
+void soften_tile(matrix<A> scores, integer first_query, integer first_key, const std::int32_t* starts, bool is_first,
                  A* maximum, A* sum, matrix<A> mixed) {
-    for (index r = 0; r < scores.rows; ++r) {
+    for (integer r = 0; r < scores.rows; ++r) {
         A* row = scores.row(r);
         const seen_columns seen{first_query + r, starts[first_query + r], first_key, scores.width};
         if (is_first) {
@@ -34,31 +34,31 @@ void soften_tile(matrix<A> scores, index first_query, index first_key, const std
         seen.clear_rest(row, scores.width);
         if (seen.from == seen.to) continue;
         seen.mask_lanes(row);
-        const index count = seen.lane_to - seen.lane_from;
+        const integer count = seen.lane_to - seen.lane_from;
         const A highest = std::max(maximum[r], lane_maximum(row + seen.lane_from, count));
         const A fade = exponential(maximum[r] - highest);
         sum[r] = sum[r] * fade + exponentials(row + seen.lane_from, count, highest);
         maximum[r] = highest;
         if (is_first || fade == A{1}) continue;
-        for (index c = 0; c < mixed.width; ++c) mixed(r, c) *= fade;
+        for (integer c = 0; c < mixed.width; ++c) mixed(r, c) *= fade;
     }
 }
 
 /// One task of the forward: queries [first, last) of the sequence that starts at token `origin`, one head.
 template <class T, class A>
-void attend_block(const attention_facts& facts, const attention_operands<const T>& in, index origin, index first,
-                  index last, index head, const std::int32_t* starts, matrix<T> out, A* logsumexp, arena memory) {
+void attend_block(const attention_facts& facts, const attention_operands<const T>& in, integer origin, integer first,
+                  integer last, integer head, const std::int32_t* starts, matrix<T> out, A* logsumexp, arena memory) {
     const forward_buffers<A> at{memory, facts};
     const auto scale = static_cast<A>(facts.scale);
-    const index begin = lowest_start(starts, first, last);
-    for (index panel = begin; panel < last; panel += key_panel) {
-        const index panel_end = std::min(panel + key_panel, last);
+    const integer begin = lowest_start(starts, first, last);
+    for (integer panel = begin; panel < last; panel += key_panel) {
+        const integer panel_end = std::min(panel + key_panel, last);
         const matrix<A> keys = at.keys.rows_at(0, panel_end - panel), values = at.values.rows_at(0, panel_end - panel);
         take_keys(facts, in, head / (facts.heads / facts.kv_heads), origin + panel, keys, values);
-        for (index tile = first; tile < last; tile += query_tile) {
-            const index rows = std::min(query_tile, last - tile);
-            const index lowest = lowest_start(starts, tile, tile + rows);
-            const index from = std::max(panel, lowest), width = std::min(panel_end, tile + rows) - from;
+        for (integer tile = first; tile < last; tile += query_tile) {
+            const integer rows = std::min(query_tile, last - tile);
+            const integer lowest = lowest_start(starts, tile, tile + rows);
+            const integer from = std::max(panel, lowest), width = std::min(panel_end, tile + rows) - from;
             if (width <= 0) continue;
             const bool is_first = panel <= lowest;
             const matrix<A> q = at.queries.rows_at(0, rows);
@@ -73,7 +73,7 @@ void attend_block(const attention_facts& facts, const attention_operands<const T
                  values.row(from - panel), values.stride, is_first ? A{0} : A{1}, mixed.data, mixed.stride);
         }
     }
-    for (index r = 0; r < last - first; ++r) {
+    for (integer r = 0; r < last - first; ++r) {
         copy_rows(at.mixed.rows_at(r, 1),
                   out.rows_at(origin + first + r, 1).columns_at(head * facts.v_dim, facts.v_dim), A{1} / at.sum[r]);
         logsumexp[origin + first + r] = at.maximum[r] + std::log(at.sum[r]);
@@ -88,19 +88,19 @@ void attend_block(const attention_facts& facts, const attention_operands<const T
 /// 0. out[tokens, heads * v_dim]; logsumexp[heads, tokens] is what the backward needs. Dao 2023, "FlashAttention-2".
 /// Needs `attention_scratch<T>` bytes a worker. Errors: sizes that don't match; a start outside [0, i].
 template <class T>
-void attention_forward(host::queue& queue, const attention_facts& facts, index sequences, index length,
+void attention_forward(host::queue& queue, const attention_facts& facts, integer sequences, integer length,
                        const attention_operands<const T>& in, const std::int32_t* starts, matrix<T> out,
                        matrix<accumulator_t<T>> logsumexp) {
     detail::attention::check_sizes<T>(queue, facts, sequences, length, in.q.rows);
-    for (index sequence = 0; sequence < sequences; ++sequence)
-        for (index i = 0; i < length; ++i)
-            if (const index start = starts[sequence * length + i]; start < 0 || start > i)
+    for (integer sequence = 0; sequence < sequences; ++sequence)
+        for (integer i = 0; i < length; ++i)
+            if (const integer start = starts[sequence * length + i]; start < 0 || start > i)
                 fail("attention: found document start ", start, " at token ", i, " of sequence ", sequence,
                      ", expected one in [0, ", i, "]");
-    const index blocks = pieces(length, detail::attention::query_block);
-    queue.enqueue(sequences * facts.heads * blocks, [&](index task, int worker) {
-        const index block = blocks - 1 - task % blocks, head = task / blocks % facts.heads;
-        const index origin = task / (blocks * facts.heads) * length, first = block * detail::attention::query_block;
+    const integer blocks = pieces(length, detail::attention::query_block);
+    queue.enqueue(sequences * facts.heads * blocks, [&](integer task, int worker) {
+        const integer block = blocks - 1 - task % blocks, head = task / blocks % facts.heads;
+        const integer origin = task / (blocks * facts.heads) * length, first = block * detail::attention::query_block;
         detail::attention::attend_block(facts, in, origin, first,
                                         std::min(first + detail::attention::query_block, length), head, starts + origin,
                                         out, logsumexp.row(head), queue.scratch(worker));

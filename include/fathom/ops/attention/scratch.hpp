@@ -13,7 +13,7 @@ namespace fathom::ops {
 namespace detail::attention {
 
 /// Queries of one task of the forward: several tiles share the keys that it packs.
-inline constexpr index query_block = 4 * query_tile;
+inline constexpr integer query_block = 4 * query_tile;
 
 template <class A> struct forward_buffers {
     matrix<A> keys, values;  // keys[key_panel, qk_dim], values[key_panel, v_dim]
@@ -40,7 +40,7 @@ template <class A> struct backward_buffers {
     matrix<A> out, out_gradients;              // [query_tile, v_dim]
     matrix<A> weights, weight_gradients;       // [query_tile, score_stride]
 
-    constexpr backward_buffers(arena& from, const attention_facts& facts, index length)
+    constexpr backward_buffers(arena& from, const attention_facts& facts, integer length)
         : keys(from.take<A>(length, facts.qk_dim)),
           values(from.take<A>(length, facts.v_dim)),
           key_gradients(from.take<A>(length, facts.qk_dim)),
@@ -56,7 +56,7 @@ template <class A> struct backward_buffers {
 }  // namespace detail::attention
 
 /// Bytes of scratch that a worker needs for attention over T, forward and backward: linear in `length`.
-template <class T> constexpr index attention_scratch(const attention_facts& facts, index length) {
+template <class T> constexpr integer attention_scratch(const attention_facts& facts, integer length) {
     using A = accumulator_t<T>;
     arena forward, backward;
     detail::attention::forward_buffers<A>{forward, facts};
@@ -67,7 +67,8 @@ template <class T> constexpr index attention_scratch(const attention_facts& fact
 namespace detail::attention {
 
 template <class T>
-void check_sizes(const host::queue& queue, const attention_facts& facts, index sequences, index length, index tokens) {
+void check_sizes(const host::queue& queue, const attention_facts& facts, integer sequences, integer length,
+                 integer tokens) {
     check(facts);
     if (tokens != sequences * length)
         fail("attention: found queries of ", tokens, " tokens, expected ", sequences, " sequences of ", length);

@@ -10,10 +10,10 @@ namespace fathom::ops {
 /// value.
 template <class T> struct attention_cache {
     matrix<const T> k;
-    index k_head_stride = 0;
+    integer k_head_stride = 0;
     matrix<const T> v;
-    index v_head_stride = 0;
-    index capacity = 0;
+    integer v_head_stride = 0;
+    integer capacity = 0;
 };
 
 }  // namespace fathom::ops

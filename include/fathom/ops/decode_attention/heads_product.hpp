@@ -10,16 +10,16 @@ namespace fathom::ops {
 /// further. Formats may differ; sums are kept in the accumulator's. Needs `product_scratch` bytes a worker. Errors:
 /// shapes that do not fit.
 template <class Y, class X, class W>
-void heads_product(host::queue& queue, index heads, matrix<Y> y, index y_step, matrix<X> x, index x_step, side w_side,
-                   matrix<W> w, index w_step) {
+void heads_product(host::queue& queue, integer heads, matrix<Y> y, integer y_step, matrix<X> x, integer x_step,
+                   side w_side, matrix<W> w, integer w_step) {
     const bool transposed = w_side == side::transposed;
     detail::check_product(
         "heads_product",
         y.rows == x.rows && y.width == (transposed ? w.rows : w.width) && x.width == (transposed ? w.width : w.rows),
         y.rows, y.width, x.rows, x.width, w.rows, w.width);
     const detail::tiling tiles{y.rows, y.width};
-    queue.enqueue(heads * tiles.count(), [&](index task, int worker) {
-        const index head = task / tiles.count();
+    queue.enqueue(heads * tiles.count(), [&](integer task, int worker) {
+        const integer head = task / tiles.count();
         const auto [row, rows, column, columns] = tiles.at(task % tiles.count());
         const matrix<Y> out{y.data + head * y_step, y.rows, y.width, y.stride};
         const matrix<X> in{x.data + head * x_step, x.rows, x.width, x.stride};

@@ -25,8 +25,8 @@ using attention::lanes;
 using attention::score_stride;
 
 /// Query heads of one task: a row of a kv head gives at least four tasks where it can.
-constexpr index heads_a_task(const attention_facts& facts) {
-    return std::min<index>(64, pieces(facts.heads / facts.kv_heads, 4));
+constexpr integer heads_a_task(const attention_facts& facts) {
+    return std::min<integer>(64, pieces(facts.heads / facts.kv_heads, 4));
 }
 
 /// What a task needs; keys and values are copied only where they are not in the format of sums.
@@ -63,8 +63,8 @@ template <class T, class A> matrix<const A> in_sums(matrix<const T> cached, matr
 
 /// Scores of one panel become e^(score - maximum); `maximum`, `sum` and `mixed` move to the new maximum.
 template <class A> void soften(matrix<A> scores, bool is_first, A* maximum, A* sum, matrix<A> mixed) {
-    const index count = round_up(scores.width, lanes);
-    for (index h = 0; h < scores.rows; ++h) {
+    const integer count = round_up(scores.width, lanes);
+    for (integer h = 0; h < scores.rows; ++h) {
         A* row = scores.row(h);
         std::fill(row + scores.width, row + count, -std::numeric_limits<A>::infinity());
         const A before = is_first ? -std::numeric_limits<A>::infinity() : maximum[h];
@@ -73,14 +73,14 @@ template <class A> void soften(matrix<A> scores, bool is_first, A* maximum, A* s
         maximum[h] = highest;
         sum[h] = is_first ? added : sum[h] * fade + added;
         if (is_first || fade == A{1}) continue;
-        for (index c = 0; c < mixed.width; ++c) mixed(h, c) *= fade;
+        for (integer c = 0; c < mixed.width; ++c) mixed(h, c) *= fade;
     }
 }
 
 }  // namespace detail::decode_attention
 
 /// Bytes of scratch that a worker needs for `decode_attention` over a cache of T: they do not grow with the text.
-template <class T> constexpr index decode_attention_scratch(const attention_facts& facts) {
+template <class T> constexpr integer decode_attention_scratch(const attention_facts& facts) {
     arena counted;
     detail::decode_attention::buffers<T, accumulator_t<T>>{counted, facts};
     return counted.used();
@@ -100,25 +100,25 @@ void decode_attention(host::queue& queue, const attention_facts& facts, matrix<Q
     if (q.width != facts.heads * facts.qk_dim || out.width != facts.heads * facts.v_dim || out.rows != q.rows)
         fail("decode_attention: found queries ", q.rows, " x ", q.width, " and a result ", out.rows, " x ", out.width,
              ", expected ", q.rows, " rows of ", facts.heads * facts.qk_dim, " and ", facts.heads * facts.v_dim);
-    for (index r = 0; r < q.rows; ++r)
+    for (integer r = 0; r < q.rows; ++r)
         if (positions[r] < 0 || positions[r] >= cache.capacity || sequences[r] < 0 ||
             (sequences[r] + 1) * cache.capacity > cache.k.rows)
             fail("decode_attention: found token ", positions[r], " of sequence ", sequences[r], ", expected one of ",
-                 cache.capacity, " tokens of ", cache.k.rows / std::max<index>(cache.capacity, 1), " sequences");
-    const index group = facts.heads / facts.kv_heads, most = heads_a_task(facts), blocks = pieces(group, most);
-    queue.enqueue(q.rows * facts.kv_heads * blocks, [&](index task, int worker) {
-        const index row = task / (facts.kv_heads * blocks), kv_head = task / blocks % facts.kv_heads;
-        const index head = kv_head * group + task % blocks * most;
-        const index heads = std::min(most, (kv_head + 1) * group - head);
-        const index origin = sequences[row] * cache.capacity, count = positions[row] + 1;
+                 cache.capacity, " tokens of ", cache.k.rows / std::max<integer>(cache.capacity, 1), " sequences");
+    const integer group = facts.heads / facts.kv_heads, most = heads_a_task(facts), blocks = pieces(group, most);
+    queue.enqueue(q.rows * facts.kv_heads * blocks, [&](integer task, int worker) {
+        const integer row = task / (facts.kv_heads * blocks), kv_head = task / blocks % facts.kv_heads;
+        const integer head = kv_head * group + task % blocks * most;
+        const integer heads = std::min(most, (kv_head + 1) * group - head);
+        const integer origin = sequences[row] * cache.capacity, count = positions[row] + 1;
         arena memory = queue.scratch(worker);
         const buffers<T, A> at{memory, facts};
         const matrix<A> queries = at.queries.rows_at(0, heads), mixed = at.mixed.rows_at(0, heads);
         copy_rows(matrix<Q>{q.row(row) + head * facts.qk_dim, heads, facts.qk_dim}, queries,
                   static_cast<A>(facts.scale));
-        for (index panel = 0; panel < count; panel += key_panel) {
-            const index width = std::min(key_panel, count - panel);
-            const auto rows = [&](matrix<const T> all, index stride, index dim, matrix<A> copies) {
+        for (integer panel = 0; panel < count; panel += key_panel) {
+            const integer width = std::min(key_panel, count - panel);
+            const auto rows = [&](matrix<const T> all, integer stride, integer dim, matrix<A> copies) {
                 return in_sums<T, A>(all.rows_at(origin + panel, width).columns_at(kv_head * stride, dim), copies);
             };
             const matrix<const A> keys = rows(cache.k, cache.k_head_stride, facts.qk_dim, at.keys);
@@ -130,7 +130,7 @@ void decode_attention(host::queue& queue, const attention_facts& facts, matrix<Q
             gemm(side::plain, side::plain, heads, facts.v_dim, width, A{1}, scores.data, scores.stride, values.data,
                  values.stride, panel == 0 ? A{0} : A{1}, mixed.data, mixed.stride);
         }
-        for (index h = 0; h < heads; ++h)
+        for (integer h = 0; h < heads; ++h)
             copy_rows(mixed.rows_at(h, 1), matrix<Out>{out.row(row) + (head + h) * facts.v_dim, 1, facts.v_dim},
                       A{1} / at.sum[h]);
     });

@@ -12,24 +12,24 @@ namespace fathom::ops {
 namespace detail {
 
 /// Numbers of one task: large against the cost of handing it out, small against a cache.
-inline constexpr index elementwise_chunk = 16384;
+inline constexpr integer elementwise_chunk = 16384;
 
 /// kernel(row, first column, count) over all pieces of rows; `contiguous` says that all rows may be seen as one.
 template <class Kernel>
-void for_row_pieces(host::queue& queue, index rows, index width, bool contiguous, Kernel&& kernel) {
+void for_row_pieces(host::queue& queue, integer rows, integer width, bool contiguous, Kernel&& kernel) {
     if (rows == 0 || width == 0) return;
     if (contiguous) {
         width *= rows;
         rows = 1;
     }
-    const index blocks = pieces(width, elementwise_chunk);
-    const index rows_each = std::max<index>(1, elementwise_chunk / width);
-    queue.enqueue(pieces(rows, rows_each) * blocks, [=](index task, int) {
-        const index first = task % blocks * elementwise_chunk;
-        const index count = std::min(elementwise_chunk, width - first);
-        const index start = task / blocks * rows_each;
-        const index end = std::min(rows, start + rows_each);
-        for (index r = start; r < end; ++r) kernel(r, first, count);
+    const integer blocks = pieces(width, elementwise_chunk);
+    const integer rows_each = std::max<integer>(1, elementwise_chunk / width);
+    queue.enqueue(pieces(rows, rows_each) * blocks, [=](integer task, int) {
+        const integer first = task % blocks * elementwise_chunk;
+        const integer count = std::min(elementwise_chunk, width - first);
+        const integer start = task / blocks * rows_each;
+        const integer end = std::min(rows, start + rows_each);
+        for (integer r = start; r < end; ++r) kernel(r, first, count);
     });
 }
 
@@ -45,10 +45,10 @@ template <class To, class From> To converted(From value) {
 /// to = from, converted to To's format. to[M, W], from[M, W], not overlapping.
 template <class To, class From> void copy(host::queue& queue, matrix<To> to, matrix<From> from) {
     const bool contiguous = to.contiguous() && from.contiguous();
-    detail::for_row_pieces(queue, to.rows, to.width, contiguous, [=](index r, index first, index count) {
+    detail::for_row_pieces(queue, to.rows, to.width, contiguous, [=](integer r, integer first, integer count) {
         const From* __restrict in = from.row(r) + first;
         To* __restrict out = to.row(r) + first;
-        for (index i = 0; i < count; ++i) out[i] = detail::converted<To, std::remove_const_t<From>>(in[i]);
+        for (integer i = 0; i < count; ++i) out[i] = detail::converted<To, std::remove_const_t<From>>(in[i]);
     });
 }
 
@@ -56,10 +56,10 @@ template <class To, class From> void copy(host::queue& queue, matrix<To> to, mat
 template <class T, class From> void add(host::queue& queue, matrix<T> y, matrix<From> x) {
     using A = accumulator_t<T>;
     const bool contiguous = y.contiguous() && x.contiguous();
-    detail::for_row_pieces(queue, y.rows, y.width, contiguous, [=](index r, index first, index count) {
+    detail::for_row_pieces(queue, y.rows, y.width, contiguous, [=](integer r, integer first, integer count) {
         const From* __restrict in = x.row(r) + first;
         T* __restrict out = y.row(r) + first;
-        for (index i = 0; i < count; ++i)
+        for (integer i = 0; i < count; ++i)
             out[i] = static_cast<T>(static_cast<A>(out[i]) + detail::converted<A, std::remove_const_t<From>>(in[i]));
     });
 }
@@ -68,34 +68,34 @@ template <class T, class From> void add(host::queue& queue, matrix<T> y, matrix<
 template <class T> void scale(host::queue& queue, matrix<T> y, double factor) {
     using A = accumulator_t<T>;
     const A by = static_cast<A>(factor);
-    detail::for_row_pieces(queue, y.rows, y.width, y.contiguous(), [=](index r, index first, index count) {
+    detail::for_row_pieces(queue, y.rows, y.width, y.contiguous(), [=](integer r, integer first, integer count) {
         T* __restrict out = y.row(r) + first;
-        for (index i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<A>(out[i]) * by);
+        for (integer i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<A>(out[i]) * by);
     });
 }
 
 /// numbers[0, count) = 0.
-template <class T> void fill_zero(host::queue& queue, T* numbers, index count) {
+template <class T> void fill_zero(host::queue& queue, T* numbers, integer count) {
     detail::for_row_pieces(queue, 1, count, true,
-                           [=](index, index first, index piece) { std::fill_n(numbers + first, piece, T{}); });
+                           [=](integer, integer first, integer piece) { std::fill_n(numbers + first, piece, T{}); });
 }
 
 /// to (+)= sum over p of from[:, p * step + (0 .. W - 1)], in order of p: the gradient of a part that every head reads.
 /// `accumulate` adds to `to`, otherwise it is not read. to[M, W], from[M, at least (parts - 1) * step + W].
 template <class T>
 void sum_parts(host::queue& queue, matrix<T> to, bool accumulate, std::type_identity_t<matrix<const T>> from,
-               index parts, index step) {
+               integer parts, integer step) {
     using A = accumulator_t<T>;
-    detail::for_row_pieces(queue, to.rows, to.width, false, [=](index r, index first, index count) {
+    detail::for_row_pieces(queue, to.rows, to.width, false, [=](integer r, integer first, integer count) {
         const T* __restrict in = from.row(r) + first;
         T* __restrict out = to.row(r) + first;
-        constexpr index block = 64;
-        for (index start = 0; start < count; start += block) {
-            const index width = std::min(block, count - start);
+        constexpr integer block = 64;
+        for (integer start = 0; start < count; start += block) {
+            const integer width = std::min(block, count - start);
             A sums[block] = {};
-            for (index p = 0; p < parts; ++p)
-                for (index i = 0; i < width; ++i) sums[i] += static_cast<A>(in[p * step + start + i]);
-            for (index i = 0; i < width; ++i)
+            for (integer p = 0; p < parts; ++p)
+                for (integer i = 0; i < width; ++i) sums[i] += static_cast<A>(in[p * step + start + i]);
+            for (integer i = 0; i < width; ++i)
                 out[start + i] = static_cast<T>(accumulate ? static_cast<A>(out[start + i]) + sums[i] : sums[i]);
         }
     });

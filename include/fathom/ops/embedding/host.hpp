@@ -15,10 +15,10 @@ namespace fathom::ops {
 /// Errors: a token outside [0, V); names its place and V.
 template <class T>
 void embed(host::queue& queue, matrix<T> y, const std::int32_t* tokens, std::type_identity_t<matrix<const T>> table) {
-    constexpr index rows = 32;
-    queue.enqueue(pieces(y.rows, rows), [=](index task, int) {
-        for (index r = task * rows; r < std::min(y.rows, (task + 1) * rows); ++r) {
-            const index token = tokens[r];
+    constexpr integer rows = 32;
+    queue.enqueue(pieces(y.rows, rows), [=](integer task, int) {
+        for (integer r = task * rows; r < std::min(y.rows, (task + 1) * rows); ++r) {
+            const integer token = tokens[r];
             if (token < 0 || token >= table.rows)
                 fail("embedding: token ", r, " of the batch is ", token, ", expected an id in [0, ", table.rows, ")");
             std::copy_n(table.row(token), y.width, y.row(r));
@@ -32,14 +32,14 @@ template <class From>
 void embed_backward(host::queue& queue, matrix<accumulator_t<std::remove_const_t<From>>> dtable,
                     const std::int32_t* tokens, matrix<From> dy) {
     using A = accumulator_t<std::remove_const_t<From>>;
-    constexpr index columns = 64;
-    queue.enqueue(pieces(dy.width, columns), [=](index task, int) {
-        const index first = task * columns;
-        const index count = std::min(columns, dy.width - first);
-        for (index r = 0; r < dy.rows; ++r) {
+    constexpr integer columns = 64;
+    queue.enqueue(pieces(dy.width, columns), [=](integer task, int) {
+        const integer first = task * columns;
+        const integer count = std::min(columns, dy.width - first);
+        for (integer r = 0; r < dy.rows; ++r) {
             const From* __restrict in = dy.row(r) + first;
             A* __restrict out = dtable.row(tokens[r]) + first;
-            for (index i = 0; i < count; ++i) out[i] += static_cast<A>(in[i]);
+            for (integer i = 0; i < count; ++i) out[i] += static_cast<A>(in[i]);
         }
     });
 }

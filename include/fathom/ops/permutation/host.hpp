@@ -13,25 +13,25 @@ namespace fathom::ops {
 /// offsets[experts + 1]: expert e has the grouped rows [offsets[e], offsets[e + 1]).
 /// rows[tokens * k]: the token of a grouped row. slot[tokens, k]: the grouped row of a pair.
 /// Errors: an id outside [0, experts); names the token and the id.
-inline void group_rows(host::queue& queue, matrix<const std::int32_t> ids, index experts, index* offsets,
+inline void group_rows(host::queue& queue, matrix<const std::int32_t> ids, integer experts, integer* offsets,
                        std::int32_t* rows, std::int32_t* slot) {
-    queue.enqueue(1, [&](index, int) {
-        for (index e = 0; e <= experts; ++e) offsets[e] = 0;
-        for (index t = 0; t < ids.rows; ++t)
-            for (index j = 0; j < ids.width; ++j) {
-                const index expert = ids(t, j);
+    queue.enqueue(1, [&](integer, int) {
+        for (integer e = 0; e <= experts; ++e) offsets[e] = 0;
+        for (integer t = 0; t < ids.rows; ++t)
+            for (integer j = 0; j < ids.width; ++j) {
+                const integer expert = ids(t, j);
                 if (expert < 0 || expert >= experts)
                     fail("group_rows: found expert ", expert, " for token ", t, ", expected 0 to ", experts - 1);
                 ++offsets[expert + 1];
             }
-        for (index e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
-        for (index t = 0; t < ids.rows; ++t)
-            for (index j = 0; j < ids.width; ++j) {
-                const index row = offsets[ids(t, j)]++;
+        for (integer e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
+        for (integer t = 0; t < ids.rows; ++t)
+            for (integer j = 0; j < ids.width; ++j) {
+                const integer row = offsets[ids(t, j)]++;
                 rows[row] = static_cast<std::int32_t>(t);
                 slot[t * ids.width + j] = static_cast<std::int32_t>(row);
             }
-        for (index e = experts; e > 0; --e) offsets[e] = offsets[e - 1];  // each had moved on to the end of its group
+        for (integer e = experts; e > 0; --e) offsets[e] = offsets[e - 1];  // each had moved on to the end of its group
         offsets[0] = 0;
     });
 }
@@ -39,12 +39,12 @@ inline void group_rows(host::queue& queue, matrix<const std::int32_t> ids, index
 /// y[r] = x[rows[r]] for every row of y[grouped, hidden].
 template <class T>
 void gather_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identity_t<T>> x, const std::int32_t* rows) {
-    constexpr index rows_a_task = 64;
-    queue.enqueue(pieces(y.rows, rows_a_task), [&](index task, int) {
-        for (index r = task * rows_a_task; r < y.rows && r < (task + 1) * rows_a_task; ++r) {
+    constexpr integer rows_a_task = 64;
+    queue.enqueue(pieces(y.rows, rows_a_task), [&](integer task, int) {
+        for (integer r = task * rows_a_task; r < y.rows && r < (task + 1) * rows_a_task; ++r) {
             const T* __restrict source = x.row(rows[r]);
             T* __restrict target = y.row(r);
-            for (index c = 0; c < y.width; ++c) target[c] = source[c];
+            for (integer c = 0; c < y.width; ++c) target[c] = source[c];
         }
     });
 }
@@ -53,22 +53,22 @@ void gather_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identit
 /// rounded once. What experts give back to a token; also the gradient of `gather_rows`.
 template <class T>
 void combine_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identity_t<T>> x, const std::int32_t* slot,
-                  index k, bool accumulate = false) {
+                  integer k, bool accumulate = false) {
     using A = accumulator_t<T>;
-    constexpr index rows_a_task = 64, lanes = 64;
-    queue.enqueue(pieces(y.rows, rows_a_task), [&](index task, int) {
-        for (index t = task * rows_a_task; t < y.rows && t < (task + 1) * rows_a_task; ++t)
-            for (index first = 0; first < y.width; first += lanes) {
-                const index width = y.width - first < lanes ? y.width - first : lanes;
+    constexpr integer rows_a_task = 64, lanes = 64;
+    queue.enqueue(pieces(y.rows, rows_a_task), [&](integer task, int) {
+        for (integer t = task * rows_a_task; t < y.rows && t < (task + 1) * rows_a_task; ++t)
+            for (integer first = 0; first < y.width; first += lanes) {
+                const integer width = y.width - first < lanes ? y.width - first : lanes;
                 A sum[lanes]{};
                 T* target = y.row(t) + first;
                 if (accumulate)
-                    for (index c = 0; c < width; ++c) sum[c] = static_cast<A>(target[c]);
-                for (index j = 0; j < k; ++j) {
+                    for (integer c = 0; c < width; ++c) sum[c] = static_cast<A>(target[c]);
+                for (integer j = 0; j < k; ++j) {
                     const T* source = x.row(slot[t * k + j]) + first;
-                    for (index c = 0; c < width; ++c) sum[c] += static_cast<A>(source[c]);
+                    for (integer c = 0; c < width; ++c) sum[c] += static_cast<A>(source[c]);
                 }
-                for (index c = 0; c < width; ++c) target[c] = static_cast<T>(sum[c]);
+                for (integer c = 0; c < width; ++c) target[c] = static_cast<T>(sum[c]);
             }
     });
 }
@@ -76,20 +76,20 @@ void combine_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identi
 /// grouped[slot[i]] = values[i] for every pair i of count: the router's weights as scales of grouped rows.
 template <class A>
 void scatter_scalars(host::queue& queue, A* grouped, const std::type_identity_t<A>* values, const std::int32_t* slot,
-                     index count) {
-    constexpr index pairs = 4096;
-    queue.enqueue(pieces(count, pairs), [&](index task, int) {
-        for (index i = task * pairs; i < count && i < (task + 1) * pairs; ++i) grouped[slot[i]] = values[i];
+                     integer count) {
+    constexpr integer pairs = 4096;
+    queue.enqueue(pieces(count, pairs), [&](integer task, int) {
+        for (integer i = task * pairs; i < count && i < (task + 1) * pairs; ++i) grouped[slot[i]] = values[i];
     });
 }
 
 /// values[i] = grouped[slot[i]]: the way back, for gradients.
 template <class A>
 void gather_scalars(host::queue& queue, A* values, const std::type_identity_t<A>* grouped, const std::int32_t* slot,
-                    index count) {
-    constexpr index pairs = 4096;
-    queue.enqueue(pieces(count, pairs), [&](index task, int) {
-        for (index i = task * pairs; i < count && i < (task + 1) * pairs; ++i) values[i] = grouped[slot[i]];
+                    integer count) {
+    constexpr integer pairs = 4096;
+    queue.enqueue(pieces(count, pairs), [&](integer task, int) {
+        for (integer i = task * pairs; i < count && i < (task + 1) * pairs; ++i) values[i] = grouped[slot[i]];
     });
 }
 

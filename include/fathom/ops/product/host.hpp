@@ -8,11 +8,11 @@
 namespace fathom::ops {
 
 /// The scratch of a worker that products over T ask for at most, grouped or not.
-template <class T> constexpr index product_scratch() {
-    constexpr index side = detail::tile_side, depth = detail::tile_depth;
-    constexpr index upright = side * detail::panel_stride(depth), flat = depth * detail::panel_stride(side);
-    constexpr index numbers = side * side + 2 * (upright > flat ? upright : flat);
-    return numbers * static_cast<index>(sizeof(accumulator_t<T>)) + 3 * arena::alignment;
+template <class T> constexpr integer product_scratch() {
+    constexpr integer side = detail::tile_side, depth = detail::tile_depth;
+    constexpr integer upright = side * detail::panel_stride(depth), flat = depth * detail::panel_stride(side);
+    constexpr integer numbers = side * side + 2 * (upright > flat ? upright : flat);
+    return numbers * static_cast<integer>(sizeof(accumulator_t<T>)) + 3 * arena::alignment;
 }
 
 namespace detail {
@@ -20,8 +20,8 @@ namespace detail {
 /// A view to read, whichever view was given.
 template <class T> constexpr operand<std::remove_const_t<T>> operand_of(matrix<T> values) { return {values, nullptr}; }
 
-inline void check_product(const char* name, bool fits, index y_rows, index y_width, index x_rows, index x_width,
-                          index w_rows, index w_width) {
+inline void check_product(const char* name, bool fits, integer y_rows, integer y_width, integer x_rows, integer x_width,
+                          integer w_rows, integer w_width) {
     if (!fits)
         fail(name, ": found result ", y_rows, " x ", y_width, ", operands ", x_rows, " x ", x_width, " and ", w_rows,
              " x ", w_width, ", expected shapes that fit each other");
@@ -36,7 +36,7 @@ void product(host::queue& queue, matrix<Y> y, matrix<X> x, matrix<W> w, bool acc
     detail::check_product("product", y.rows == x.rows && y.width == w.rows && x.width == w.width, y.rows, y.width,
                           x.rows, x.width, w.rows, w.width);
     const detail::tiling tiles{y.rows, y.width};
-    queue.enqueue(tiles.count(), [&](index task, int worker) {
+    queue.enqueue(tiles.count(), [&](integer task, int worker) {
         const auto [row, rows, column, columns] = tiles.at(task);
         detail::multiply_tile(queue.scratch(worker), y.rows_at(row, rows).columns_at(column, columns), accumulate,
                               side::plain, detail::operand_of(x.rows_at(row, rows)), side::transposed,
@@ -50,7 +50,7 @@ void product_input(host::queue& queue, matrix<X> dx, matrix<Y> dy, matrix<W> w, 
     detail::check_product("product_input", dx.rows == dy.rows && dx.width == w.width && dy.width == w.rows, dx.rows,
                           dx.width, dy.rows, dy.width, w.rows, w.width);
     const detail::tiling tiles{dx.rows, dx.width};
-    queue.enqueue(tiles.count(), [&](index task, int worker) {
+    queue.enqueue(tiles.count(), [&](integer task, int worker) {
         const auto [row, rows, column, columns] = tiles.at(task);
         detail::multiply_tile(queue.scratch(worker), dx.rows_at(row, rows).columns_at(column, columns), accumulate,
                               side::plain, detail::operand_of(dy.rows_at(row, rows)), side::plain,
@@ -65,7 +65,7 @@ template <class A, class Y, class X> void product_weight(host::queue& queue, mat
                           dw.width, dy.rows, dy.width, x.rows, x.width);
     if (x.rows == 0) return;
     const detail::tiling tiles{dw.rows, dw.width};
-    queue.enqueue(tiles.count(), [&](index task, int worker) {
+    queue.enqueue(tiles.count(), [&](integer task, int worker) {
         const auto [row, rows, column, columns] = tiles.at(task);
         detail::multiply_tile(queue.scratch(worker), dw.rows_at(row, rows).columns_at(column, columns), true,
                               side::transposed, detail::operand_of(dy.columns_at(row, rows)), side::plain,

@@ -13,14 +13,14 @@ namespace fathom::ops {
 /// FLOP/s of oneDNN's sgemm at 1024 x 1024 x 1024 on every worker of the queue at once: the best of `tries` runs, of
 /// about 20 ms each.
 inline double product_peak(host::queue& queue, int tries = 9) {
-    constexpr index n = 1024;
+    constexpr integer n = 1024;
     const int workers = queue.workers_count();
     const auto size = static_cast<std::size_t>(n * n);
     std::vector<std::vector<float>> operands(static_cast<std::size_t>(workers), std::vector<float>(3 * size, 0.5f));
     double best = 1e30;
     for (int t = 0; t < tries; ++t) {
         const auto start = std::chrono::steady_clock::now();
-        queue.enqueue(workers, [&](index task, int) {
+        queue.enqueue(workers, [&](integer task, int) {
             float* a = operands[static_cast<std::size_t>(task)].data();
             gemm(side::plain, side::transposed, n, n, n, 1.0f, a, n, a + size, n, 0.0f, a + 2 * size, n);
         });

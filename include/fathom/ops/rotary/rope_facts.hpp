@@ -15,10 +15,10 @@ struct rope_facts {
     enum class scaling : unsigned char { none, linear, yarn };
 
     double theta = 1e4;
-    index dim = 0;
+    integer dim = 0;
     scaling kind = scaling::none;
     double factor = 1;
-    index original_max_position_embeddings = 0;
+    integer original_max_position_embeddings = 0;
     double beta_fast = 32;
     double beta_slow = 1;
     double mscale = 0;
@@ -41,7 +41,7 @@ inline void check(const rope_facts& facts) {
 /// Radians a position by which pair `pair` turns: theta^(-2 pair / dim), over `factor` for linear scaling. YaRN keeps
 /// pairs that turn more than beta_fast times within the original length, divides those below beta_slow turns by
 /// `factor`, and goes over linearly in between.
-inline double inverse_frequency(const rope_facts& facts, index pair) {
+inline double inverse_frequency(const rope_facts& facts, integer pair) {
     const auto width = static_cast<double>(facts.dim);
     const double plain = 1 / std::pow(facts.theta, static_cast<double>(2 * pair) / width);
     if (facts.kind == rope_facts::scaling::none) return plain;
@@ -72,7 +72,7 @@ inline double attention_factor(const rope_facts& facts) {
 
 /// What scores are multiplied by: qk_head_dim^-1/2, and for scaled positions with mscale_all_dim times the square of
 /// its magnitude (DeepSeek-V2, V3).
-inline double softmax_scale(const rope_facts& facts, index qk_head_dim) {
+inline double softmax_scale(const rope_facts& facts, integer qk_head_dim) {
     const double plain = 1 / std::sqrt(static_cast<double>(qk_head_dim));
     if (facts.kind == rope_facts::scaling::none || facts.mscale_all_dim == 0) return plain;
     const double magnitude = yarn_magnitude(facts.factor, facts.mscale_all_dim);

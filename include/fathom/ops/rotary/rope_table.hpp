@@ -16,9 +16,9 @@ template <class A> void rope_table(const rope_facts& facts, matrix<A> cosines, m
             fail("rope_table: found tables [", table.rows, ", ", table.width, "], expected [", cosines.rows, ", ",
                  facts.dim / 2, "]");
     const double factor = attention_factor(facts);
-    for (index pair = 0; pair < facts.dim / 2; ++pair) {
+    for (integer pair = 0; pair < facts.dim / 2; ++pair) {
         const double frequency = inverse_frequency(facts, pair);
-        for (index position = 0; position < cosines.rows; ++position) {
+        for (integer position = 0; position < cosines.rows; ++position) {
             const double angle = static_cast<double>(position) * frequency;
             cosines(position, pair) = static_cast<A>(std::cos(angle) * factor);
             sines(position, pair) = static_cast<A>(std::sin(angle) * factor);

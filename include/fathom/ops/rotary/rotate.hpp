@@ -12,9 +12,10 @@ namespace fathom::ops {
 namespace detail {
 
 /// Turns the `pairs` pairs (x[i step], x[i step + other]); `direction` -1 turns back.
-template <index Step, class T, class A>
-void rotate_row(T* x, index other, index pairs, const A* __restrict cosines, const A* __restrict sines, A direction) {
-    for (index i = 0; i < pairs; ++i) {
+template <integer Step, class T, class A>
+void rotate_row(T* x, integer other, integer pairs, const A* __restrict cosines, const A* __restrict sines,
+                A direction) {
+    for (integer i = 0; i < pairs; ++i) {
         const A a = static_cast<A>(x[Step * i]), b = static_cast<A>(x[Step * i + other]);
         const A cosine = cosines[i], sine = direction * sines[i];
         x[Step * i] = static_cast<T>(a * cosine - b * sine);
@@ -30,19 +31,19 @@ void rotate_row(T* x, index other, index pairs, const A* __restrict cosines, con
 /// backward. cosines, sines[positions, dim/2] come from `rope_table`. Su et al. 2021, "RoFormer". Errors: a position
 /// outside the tables.
 template <class T>
-void rotate(host::queue& queue, matrix<T> x, index first, index head_stride, index heads, index dim, bool interleaved,
-            const std::int32_t* positions, matrix<const accumulator_t<T>> cosines, matrix<const accumulator_t<T>> sines,
-            bool inverse) {
+void rotate(host::queue& queue, matrix<T> x, integer first, integer head_stride, integer heads, integer dim,
+            bool interleaved, const std::int32_t* positions, matrix<const accumulator_t<T>> cosines,
+            matrix<const accumulator_t<T>> sines, bool inverse) {
     using A = accumulator_t<T>;
-    constexpr index tokens_a_task = 64;
-    queue.enqueue(pieces(x.rows, tokens_a_task), [&](index task, int) {
-        const index end = std::min(x.rows, (task + 1) * tokens_a_task);
-        for (index token = task * tokens_a_task; token < end; ++token) {
-            const index position = positions[token];
+    constexpr integer tokens_a_task = 64;
+    queue.enqueue(pieces(x.rows, tokens_a_task), [&](integer task, int) {
+        const integer end = std::min(x.rows, (task + 1) * tokens_a_task);
+        for (integer token = task * tokens_a_task; token < end; ++token) {
+            const integer position = positions[token];
             if (position < 0 || position >= cosines.rows)
                 fail("rotate: found position ", position, " at token ", token, ", expected one in [0, ", cosines.rows,
                      ")");
-            for (index head = 0; head < heads; ++head) {
+            for (integer head = 0; head < heads; ++head) {
                 T* row = x.row(token) + first + head * head_stride;
                 const A direction = inverse ? A{-1} : A{1};
                 if (interleaved)

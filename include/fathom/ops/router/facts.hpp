@@ -12,10 +12,10 @@ struct router_facts {
     /// What ranks a group of experts: its best expert (V2) or the sum of its two best (V3).
     enum class group_kind : unsigned char { maximum, best_two };
 
-    index experts = 0;
-    index top_k = 0;
-    index groups = 1;      // experts lie in this many groups of the same size
-    index topk_group = 1;  // a token may use the experts of this many groups
+    integer experts = 0;
+    integer top_k = 0;
+    integer groups = 1;      // experts lie in this many groups of the same size
+    integer topk_group = 1;  // a token may use the experts of this many groups
     score_kind score = score_kind::softmax;
     group_kind group_score = group_kind::maximum;
     bool normalise = false;  // weights sum to scaling_factor

@@ -12,7 +12,7 @@
 namespace fathom::ops {
 
 /// The scratch of a worker that `route` asks for.
-template <class A> constexpr index router_scratch(const router_facts& facts) {
+template <class A> constexpr integer router_scratch(const router_facts& facts) {
     arena pieces;
     pieces.take<A>(facts.top_k);
     pieces.take<A>(facts.topk_group);
@@ -22,40 +22,40 @@ template <class A> constexpr index router_scratch(const router_facts& facts) {
 
 namespace detail {
 
-inline constexpr index router_tokens = 64;  // tokens of a task
+inline constexpr integer router_tokens = 64;  // tokens of a task
 
 /// Scores of one token.
 template <class A> void router_scores(const router_facts& facts, const A* logits, A* scores) {
-    const index experts = facts.experts;
+    const integer experts = facts.experts;
     if (facts.score == router_facts::score_kind::sigmoid) {
-        for (index e = 0; e < experts; ++e) scores[e] = logistic(logits[e]);
+        for (integer e = 0; e < experts; ++e) scores[e] = logistic(logits[e]);
         return;
     }
     A largest = logits[0], sum{};
-    for (index e = 1; e < experts; ++e) largest = logits[e] > largest ? logits[e] : largest;
-    for (index e = 0; e < experts; ++e) scores[e] = exponential(logits[e] - largest);
-    for (index e = 0; e < experts; ++e) sum += scores[e];
-    for (index e = 0; e < experts; ++e) scores[e] /= sum;
+    for (integer e = 1; e < experts; ++e) largest = logits[e] > largest ? logits[e] : largest;
+    for (integer e = 0; e < experts; ++e) scores[e] = exponential(logits[e] - largest);
+    for (integer e = 0; e < experts; ++e) sum += scores[e];
+    for (integer e = 0; e < experts; ++e) scores[e] /= sum;
 }
 
 /// The experts of one token, ascending: the best by score + bias in its best groups.
 template <class A>
 void router_choice(const router_facts& facts, const A* scores, const A* bias, std::int32_t* ids, arena scratch) {
-    const index size = facts.experts / facts.groups;
-    const auto choice = [&](index e) { return bias == nullptr ? scores[e] : scores[e] + bias[e]; };
+    const integer size = facts.experts / facts.groups;
+    const auto choice = [&](integer e) { return bias == nullptr ? scores[e] : scores[e] + bias[e]; };
     best<A> experts{scratch.take<A>(facts.top_k), ids, facts.top_k};
-    const auto offer_group = [&](index group) {
-        for (index e = group * size; e < (group + 1) * size; ++e) experts.offer(choice(e), e);
+    const auto offer_group = [&](integer group) {
+        for (integer e = group * size; e < (group + 1) * size; ++e) experts.offer(choice(e), e);
     };
     if (facts.topk_group == facts.groups) {
-        for (index g = 0; g < facts.groups; ++g) offer_group(g);
+        for (integer g = 0; g < facts.groups; ++g) offer_group(g);
     } else {
         auto* kept = scratch.take<std::int32_t>(facts.topk_group);
         best<A> groups{scratch.take<A>(facts.topk_group), kept, facts.topk_group};
-        for (index g = 0; g < facts.groups; ++g) {
+        for (integer g = 0; g < facts.groups; ++g) {
             A first = choice(g * size), second{};
             bool one = true;
-            for (index e = g * size + 1; e < (g + 1) * size; ++e) {
+            for (integer e = g * size + 1; e < (g + 1) * size; ++e) {
                 const A here = choice(e);
                 if (here > first)
                     second = first, first = here;
@@ -66,12 +66,12 @@ void router_choice(const router_facts& facts, const A* scores, const A* bias, st
             groups.offer(facts.group_score == router_facts::group_kind::best_two ? first + second : first, g);
         }
         groups.sort_by_place();  // so that ties among experts go to the lower index
-        for (index g = 0; g < facts.topk_group; ++g) offer_group(kept[g]);
+        for (integer g = 0; g < facts.topk_group; ++g) offer_group(kept[g]);
     }
     experts.sort_by_place();
 }
 
-inline void check_router(const router_facts& facts, index experts, index top_k) {
+inline void check_router(const router_facts& facts, integer experts, integer top_k) {
     if (!facts.consistent() || facts.experts != experts || facts.top_k != top_k)
         fail("route: found ", facts.top_k, " of ", facts.experts, " experts in ", facts.topk_group, " of ",
              facts.groups, " groups for logits of width ", experts, " and ids of width ", top_k,
@@ -90,15 +90,15 @@ template <class A>
 void route(host::queue& queue, const router_facts& facts, matrix<const std::type_identity_t<A>> logits,
            const std::type_identity_t<A>* bias, matrix<A> scores, matrix<std::int32_t> ids, matrix<A> weights) {
     detail::check_router(facts, logits.width, ids.width);
-    queue.enqueue(pieces(logits.rows, detail::router_tokens), [&](index task, int worker) {
-        const index first = task * detail::router_tokens;
-        for (index t = first; t < logits.rows && t < first + detail::router_tokens; ++t) {
+    queue.enqueue(pieces(logits.rows, detail::router_tokens), [&](integer task, int worker) {
+        const integer first = task * detail::router_tokens;
+        for (integer t = first; t < logits.rows && t < first + detail::router_tokens; ++t) {
             detail::router_scores(facts, logits.row(t), scores.row(t));
             detail::router_choice<A>(facts, scores.row(t), bias, ids.row(t), queue.scratch(worker));
             A sum{};
-            for (index j = 0; j < facts.top_k; ++j) sum += scores(t, ids(t, j));
+            for (integer j = 0; j < facts.top_k; ++j) sum += scores(t, ids(t, j));
             const A scale = static_cast<A>(facts.scaling_factor) / (facts.normalise ? sum + A(1e-20) : A{1});
-            for (index j = 0; j < facts.top_k; ++j) weights(t, j) = scores(t, ids(t, j)) * scale;
+            for (integer j = 0; j < facts.top_k; ++j) weights(t, j) = scores(t, ids(t, j)) * scale;
         }
     });
 }
@@ -111,47 +111,47 @@ void route_backward(host::queue& queue, const router_facts& facts, matrix<A> dlo
                     matrix<const std::int32_t> ids, matrix<const std::type_identity_t<A>> weights,
                     matrix<const std::type_identity_t<A>> dscores = {}) {
     detail::check_router(facts, dlogits.width, ids.width);
-    queue.enqueue(pieces(dlogits.rows, detail::router_tokens), [&](index task, int) {
-        const index first = task * detail::router_tokens;
-        for (index t = first; t < dlogits.rows && t < first + detail::router_tokens; ++t) {
+    queue.enqueue(pieces(dlogits.rows, detail::router_tokens), [&](integer task, int) {
+        const integer first = task * detail::router_tokens;
+        for (integer t = first; t < dlogits.rows && t < first + detail::router_tokens; ++t) {
             A* d = dlogits.row(t);
             const A* s = scores.row(t);
-            for (index e = 0; e < facts.experts; ++e) d[e] = dscores.empty() ? A{} : dscores(t, e);
+            for (integer e = 0; e < facts.experts; ++e) d[e] = dscores.empty() ? A{} : dscores(t, e);
             A sum{}, along{};  // of the chosen scores; of the gradient along the weights, which normalising takes away
-            for (index j = 0; j < facts.top_k; ++j) {
+            for (integer j = 0; j < facts.top_k; ++j) {
                 sum += s[ids(t, j)];
                 along += dweights(t, j) * weights(t, j);
             }
             const A scale = static_cast<A>(facts.scaling_factor);
-            for (index j = 0; j < facts.top_k; ++j)
+            for (integer j = 0; j < facts.top_k; ++j)
                 d[ids(t, j)] +=
                     facts.normalise ? (scale * dweights(t, j) - along) / (sum + A(1e-20)) : scale * dweights(t, j);
             if (facts.score == router_facts::score_kind::sigmoid) {
-                for (index e = 0; e < facts.experts; ++e) d[e] *= s[e] * (A{1} - s[e]);
+                for (integer e = 0; e < facts.experts; ++e) d[e] *= s[e] * (A{1} - s[e]);
             } else {
                 A mean{};
-                for (index e = 0; e < facts.experts; ++e) mean += d[e] * s[e];
-                for (index e = 0; e < facts.experts; ++e) d[e] = s[e] * (d[e] - mean);
+                for (integer e = 0; e < facts.experts; ++e) mean += d[e] * s[e];
+                for (integer e = 0; e < facts.experts; ++e) d[e] = s[e] * (d[e] - mean);
             }
         }
     });
 }
 
 /// load[e] += the rows of expert e, as `group_rows` counted them.
-inline void add_load(host::queue& queue, index* load, const index* offsets, index experts) {
-    queue.enqueue(1, [&](index, int) {
-        for (index e = 0; e < experts; ++e) load[e] += offsets[e + 1] - offsets[e];
+inline void add_load(host::queue& queue, integer* load, const integer* offsets, integer experts) {
+    queue.enqueue(1, [&](integer, int) {
+        for (integer e = 0; e < experts; ++e) load[e] += offsets[e + 1] - offsets[e];
     });
 }
 
 /// bias[e] += gamma * sign(mean load - load[e]), once a step over the loads of the whole batch; sign(0) is 0
 /// (DeepSeek-V3 §2.1.2, balancing without an auxiliary loss).
-template <class A> void bias_update(host::queue& queue, A* bias, const index* load, index experts, double gamma) {
-    queue.enqueue(1, [&](index, int) {
-        index total = 0;
-        for (index e = 0; e < experts; ++e) total += load[e];
-        for (index e = 0; e < experts; ++e) {
-            const index here = load[e] * experts;  // exact: no mean is rounded
+template <class A> void bias_update(host::queue& queue, A* bias, const integer* load, integer experts, double gamma) {
+    queue.enqueue(1, [&](integer, int) {
+        integer total = 0;
+        for (integer e = 0; e < experts; ++e) total += load[e];
+        for (integer e = 0; e < experts; ++e) {
+            const integer here = load[e] * experts;  // exact: no mean is rounded
             bias[e] += static_cast<A>(gamma * (here < total ? 1.0 : here > total ? -1.0 : 0.0));
         }
     });

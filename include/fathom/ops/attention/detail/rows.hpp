@@ -13,27 +13,27 @@
 namespace fathom::ops::detail::attention {
 
 /// Queries are worked off in tiles, keys in panels: a task holds query_tile x key_panel scores and never more.
-inline constexpr index query_tile = 64;
-inline constexpr index key_panel = 512;
+inline constexpr integer query_tile = 64;
+inline constexpr integer key_panel = 512;
 /// Rows are worked off in pieces of this many columns, so that no vector loop has a scalar end.
-inline constexpr index lanes = 16;
+inline constexpr integer lanes = 16;
 /// The stride of scores: off a power of two, so that the rows of a transposed product don't share cache sets.
-inline constexpr index score_stride = key_panel + lanes;
+inline constexpr integer score_stride = key_panel + lanes;
 
 /// Copies rows between formats: to = factor * from.
 template <class From, class To, class A> void copy_rows(matrix<From> from, matrix<To> to, A factor) {
-    for (index r = 0; r < from.rows; ++r) {
+    for (integer r = 0; r < from.rows; ++r) {
         const From* __restrict source = from.row(r);
         To* __restrict target = to.row(r);
-        for (index c = 0; c < from.width; ++c) target[c] = static_cast<To>(factor * static_cast<A>(source[c]));
+        for (integer c = 0; c < from.width; ++c) target[c] = static_cast<To>(factor * static_cast<A>(source[c]));
     }
 }
 
 /// keys[count, qk_dim] and values[count, v_dim] of a kv head, from token `first` on.
 template <class T, class A>
-void take_keys(const attention_facts& facts, const attention_operands<const T>& in, index head, index first,
+void take_keys(const attention_facts& facts, const attention_operands<const T>& in, integer head, integer first,
                matrix<A> keys, matrix<A> values) {
-    const index own = facts.qk_dim - facts.shared_dim;
+    const integer own = facts.qk_dim - facts.shared_dim;
     copy_rows(in.k.rows_at(first, keys.rows).columns_at(head * in.k_head_stride, own), keys.columns_at(0, own), A{1});
     copy_rows(in.shared.rows_at(first, facts.shared_dim == 0 ? 0 : keys.rows).columns_at(0, facts.shared_dim),
               keys.columns_at(own, facts.shared_dim), A{1});
@@ -41,18 +41,18 @@ void take_keys(const attention_facts& facts, const attention_operands<const T>& 
 }
 
 /// The lowest key that any of the queries [first, last) of a sequence sees.
-inline index lowest_start(const std::int32_t* starts, index first, index last) {
+inline integer lowest_start(const std::int32_t* starts, integer first, integer last) {
     return *std::min_element(starts + first, starts + last);
 }
 
 /// Of a row of scores over the keys from `tile_first` on, the part that one query sees: columns [from, to), and these
 /// widened to whole lanes.
 struct seen_columns {
-    index from, to, lane_from, lane_to;
+    integer from, to, lane_from, lane_to;
 
     /// Query `query` of a sequence sees the keys [start, query]; the tile has `width` of them.
-    seen_columns(index query, index start, index tile_first, index width)
-        : from(std::clamp(start - tile_first, index{0}, width)),
+    seen_columns(integer query, integer start, integer tile_first, integer width)
+        : from(std::clamp(start - tile_first, integer{0}, width)),
           to(std::clamp(query + 1 - tile_first, from, width)),
           lane_from(from / lanes * lanes),
           lane_to(to == from ? lane_from : round_up(to, lanes)) {}
@@ -63,17 +63,17 @@ struct seen_columns {
         std::fill(row + std::min(to, lane_to), row + lane_to, -std::numeric_limits<A>::infinity());
     }
     /// Fills what is outside the lanes with 0.
-    template <class A> void clear_rest(A* row, index width) const {
+    template <class A> void clear_rest(A* row, integer width) const {
         std::fill(row, row + std::min(lane_from, width), A{0});
         std::fill(row + std::min(lane_to, width), row + width, A{0});
     }
 };
 
 /// x[j] = e^(x[j] - shift); gives the sum. count is a multiple of lanes.
-template <class A> A exponentials(A* __restrict x, index count, A shift) {
+template <class A> A exponentials(A* __restrict x, integer count, A shift) {
     A parts[lanes] = {};
-    for (index j = 0; j < count; j += lanes)
-        for (index l = 0; l < lanes; ++l) {
+    for (integer j = 0; j < count; j += lanes)
+        for (integer l = 0; l < lanes; ++l) {
             const A e = exponential(x[j + l] - shift);
             x[j + l] = e;
             parts[l] += e;

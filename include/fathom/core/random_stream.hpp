@@ -25,7 +25,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 
 /// A stream of random numbers: `stream` tells one use from another (a parameter's global index, a sampler), `at` is the
 /// place in it.
-struct random {
+struct random_stream {
     std::uint64_t seed = 0;
     std::uint64_t stream = 0;
 
