@@ -114,6 +114,7 @@ class page:
 
     def dead_links(self, text):
         """Links and pictures of the project's own that are not there."""
+        text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
         places = [place for place in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in place]
         home = os.path.dirname(os.path.join(ROOT, self.path))
         return [f"there is no {place}" for place in places if not os.path.exists(os.path.join(home, place))]
