@@ -72,8 +72,8 @@ struct numbers {
 
 template <class Recipe> int run(int threads, const char* json) {
     constexpr model_config c = Recipe::model::config;
-    constexpr auto model = recipe::transformer_of<Recipe>();
-    train::engine engine{model, {.batch = Recipe::batch, .workers = threads}, recipe::bytes_of<Recipe>(threads), {}};
+    constexpr auto model = planning::transformer_of<Recipe>();
+    train::engine engine{model, {.batch = Recipe::batch, .workers = threads}, planning::bytes_of<Recipe>(threads), {}};
     engine.initialise(1);
     host::queue& queue = engine.queue();
     const integer tokens = Recipe::batch.tokens(), length = Recipe::batch.length, h = c.hidden_size;

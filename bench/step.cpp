@@ -30,9 +30,9 @@ double peak_rss_mib() {
 }
 
 template <class Recipe> int run(const options& chosen) {
-    constexpr auto model = recipe::transformer_of<Recipe>();
-    const recipe::rank_shape shape{.batch = Recipe::batch, .workers = chosen.threads};
-    const integer bytes = recipe::bytes_of<Recipe>(chosen.threads);
+    constexpr auto model = planning::transformer_of<Recipe>();
+    const planning::rank_shape shape{.batch = Recipe::batch, .workers = chosen.threads};
+    const integer bytes = planning::bytes_of<Recipe>(chosen.threads);
     train::engine engine{model, shape, bytes, {.group = optim::decay::all}};
     engine.initialise(1);
 
@@ -69,7 +69,7 @@ template <class Recipe> int run(const options& chosen) {
         "\"last_loss\": %.6f}\n",
         chosen.config.c_str(), chosen.dtype.c_str(), chosen.threads, static_cast<long long>(tokens), times.size(), best,
         median, static_cast<double>(tokens) / best, static_cast<double>(tokens) / median, rss,
-        static_cast<double>(bytes) / 1048576, static_cast<long long>(recipe::plan_of_one<Recipe>.parameters),
+        static_cast<double>(bytes) / 1048576, static_cast<long long>(planning::plan_of_one<Recipe>.parameters),
         peak / 1e9, flops / 1e9, peak > 0 ? flops / median / peak : 0, first.loss, last.loss);
     return 0;
 }

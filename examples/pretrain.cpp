@@ -31,11 +31,10 @@ struct tiny : deepseek_v3<
 // clang-format on
 struct machine : mesh<> {};
 struct numbers : precision<weights<fp32>> {};
-struct tiny_on_this_machine : training<tiny, machine, numbers, sequence_length<256>, micro_batch<8>, optimizer::adamw,
-                                       recompute<norms, swiglu>> {};
-static_assert(bytes_per_rank<tiny_on_this_machine>(host_workers<4>{}) <= 1_GiB);
+struct recipe : training<tiny, machine, numbers, sequence_length<256>, micro_batch<8>, optimizer::adamw,
+                         recompute<norms, swiglu>> {};
+static_assert(bytes_per_rank<recipe>(host_workers<4>{}) <= 1_GiB);
 
-using recipe_type = tiny_on_this_machine;
 constexpr int stopped_by_signal = 130;  // exit status, as shells have it
 constexpr double mebibyte = 1024 * 1024;
 
@@ -65,7 +64,7 @@ run_settings settings_for(const options& chosen, const std::optional<checkpoint:
 integer steps_within(world& here, run_settings settings, const std::string& corpus, double seconds) {
     stage pace_stage{"pace"};
     settings.training_steps = 1'000;  // any: these steps are not kept
-    auto trial = start<recipe_type>(here, settings);
+    auto trial = start<recipe>(here, settings);
     training_text text{trial, corpus};
     constexpr int warm_up = 2, timed = 6;
     double start = 0;
@@ -203,7 +202,7 @@ int pretrain(world& here, const options& chosen) {
     if (!damaged.empty()) here.print("not read: " + damaged.substr(0, damaged.size() - 1));
     const run_text text = prepare_text(chosen, last.has_value(), tiny::config.vocab_size);
     run_settings settings = settings_for(chosen, last);
-    const yardstick held_out = measure_held_out(text, recipe_type::batch.length, settings.across_documents);
+    const yardstick held_out = measure_held_out(text, recipe::batch.length, settings.across_documents);
     const auto given = prompts(text, chosen);
     for (const auto& prompt : given)
         if (static_cast<integer>(prompt.size()) >= tiny::config.max_position_embeddings)
@@ -215,9 +214,9 @@ int pretrain(world& here, const options& chosen) {
     if (here.stop_requested()) return stopped_by_signal;
 
     stage model_stage{"model"};
-    auto run = start<recipe_type>(here, settings);
+    auto run = start<recipe>(here, settings);
     const double peak = ops::product_peak(run.engine().queue());
-    const recipe::plan& plan = run.facts().plan;
+    const planning::plan& plan = run.facts().plan;
     checkpoint::resume(run, chosen.run);
     model_stage.done(form(
         "%.1fM parameters, %.1fM for a token; %.0f MiB planned; %d workers, products at %.0f GFLOP/s",

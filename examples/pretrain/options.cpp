@@ -93,8 +93,8 @@ void wrap(std::string& out, std::string line, std::string_view text, std::size_t
 
 fathom::run_settings usual_settings() {
     fathom::run_settings usual;
-    usual.learning_rate = 3e-3;
-    usual.warmup_steps = 40;
+    usual.learning_rate = 1.2e-3;
+    usual.warmup_steps = 50;
     usual.training_steps = 0;  // decided by --steps or --minutes
     usual.schedule = "wsd";
     return usual;

@@ -14,8 +14,8 @@ struct recipe_of : training<Model, mesh<>, formats<T>, sequence_length<17>, micr
 
 template <class Model, class T> auto make_engine() {
     using recipe_type = recipe_of<Model, T>;
-    constexpr auto plan = recipe::plan_of<recipe_type>(2);
-    return train::engine{recipe::transformer_of<recipe_type>(),
+    constexpr auto plan = planning::plan_of<recipe_type>(2);
+    return train::engine{planning::transformer_of<recipe_type>(),
                          {.batch = recipe_type::batch, .workers = 2},
                          plan.bytes,
                          optim::adamw_facts{}};

@@ -17,9 +17,9 @@ template <class Transformer> class running final : public running_model<typename
 
   public:
     running(const Transformer& model, const setup& how)
-        : plan_(recipe::lower(model, shape(how))), engine_(model, shape(how), plan_.bytes, how.adamw) {}
+        : plan_(planning::lower(model, shape(how))), engine_(model, shape(how), plan_.bytes, how.adamw) {}
 
-    const recipe::plan& plan() const override { return plan_; }
+    const planning::plan& plan() const override { return plan_; }
     void load(const std::string& directory) override { train::load_pretrained(engine_, directory); }
     void initialise(std::uint64_t seed) override { engine_.initialise(seed); }
     train::step_result accumulate(const train::batch_view& b, const train::step_settings& s) override {
@@ -54,9 +54,9 @@ template <class Transformer> class running final : public running_model<typename
     }
 
   private:
-    static recipe::rank_shape shape(const setup& how) { return {.batch = how.batch, .workers = how.workers}; }
+    static planning::rank_shape shape(const setup& how) { return {.batch = how.batch, .workers = how.workers}; }
 
-    recipe::plan plan_;
+    planning::plan plan_;
     train::engine<Transformer> engine_;
 };
 

@@ -28,7 +28,7 @@ template <class T> class running_model {
     running_model& operator=(const running_model&) = delete;
     virtual ~running_model() = default;
 
-    virtual const recipe::plan& plan() const = 0;
+    virtual const planning::plan& plan() const = 0;
     virtual void load(const std::string& directory) = 0;
     virtual void initialise(std::uint64_t seed) = 0;
     virtual train::step_result accumulate(const train::batch_view&, const train::step_settings&) = 0;

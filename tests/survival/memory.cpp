@@ -54,7 +54,7 @@ template <class Work> integer peak_of_child(Work&& work) {
 
 TEST_CASE("a process holds the planned arena and what the libraries take") {
     constexpr int workers = 2;
-    constexpr integer arena = recipe::bytes_of<medium_recipe>(workers);
+    constexpr integer arena = planning::bytes_of<medium_recipe>(workers);
     const integer empty = peak_of_child([] {});
     // The libraries' own memory: oneDNN writes its code and packs operands, which it does for one product as for all.
     const integer libraries =
@@ -73,7 +73,7 @@ TEST_CASE("a process holds the planned arena and what the libraries take") {
         empty;
     const integer training = peak_of_child([] {
         train::engine engine{
-            recipe::transformer_of<medium_recipe>(), {.batch = medium_recipe::batch, .workers = workers}, arena, {}};
+            planning::transformer_of<medium_recipe>(), {.batch = medium_recipe::batch, .workers = workers}, arena, {}};
         engine.initialise(1);
         std::vector<std::int32_t> ids(static_cast<std::size_t>(medium_recipe::batch.tokens()));
         for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 7919 % 4096);

@@ -39,8 +39,8 @@ template <class Model> struct trainer {
 
     explicit trainer(const nn::recomputation& again = {}) {
         const auto model = model_of(again);
-        const recipe::rank_shape shape{.batch = {2, 17}, .workers = 2};
-        engine = std::make_unique<train::engine<transformer>>(model, shape, recipe::lower(model, shape).bytes,
+        const planning::rank_shape shape{.batch = {2, 17}, .workers = 2};
+        engine = std::make_unique<train::engine<transformer>>(model, shape, planning::lower(model, shape).bytes,
                                                               optim::adamw_facts{});
         engine->initialise(5);
         engine->set_steps_done(40);

@@ -58,7 +58,7 @@ struct smaller_recipe {
 template <class Recipe> consteval integer bytes_with(nn::recomputation again, nn::extents batch) {
     constexpr auto config = Recipe::model::config;
     const auto model = Recipe::model::family::template transformer<typename Recipe::numbers::weights>(config, again);
-    return recipe::lower(model, {.batch = batch}).bytes;
+    return planning::lower(model, {.batch = batch}).bytes;
 }
 
 }  // namespace detail
@@ -67,7 +67,7 @@ template <class Recipe> consteval integer bytes_with(nn::recomputation again, nn
 /// above 0 it also says whether the recipe fits, and when it doesn't, which changes would: what backward recomputes,
 /// and the micro-batch.
 template <class Recipe> std::string explain(integer budget = 0) {
-    static constexpr recipe::plan plan = recipe::plan_of<Recipe>();
+    static constexpr planning::plan plan = planning::plan_of<Recipe>();
     std::string page = text_of("A model of ", plan.parameters, " parameters, ", plan.activated_parameters,
                                " of them used by a token.\n");
     page += text_of("A micro-batch of ", Recipe::batch.sequences, " x ", Recipe::batch.length, " tokens takes ",

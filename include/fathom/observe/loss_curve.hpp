@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <fathom/core/error.hpp>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,16 +26,27 @@ struct loss_curve {
     std::string baseline_name;
 };
 
-/// The mean of losses so far that forgets over `span` points, without the pull towards its start.
+/// At each point the mean of all, with weights that fall by 1 - 1 / span from one to the next; without those that are
+/// not finite.
 [[nodiscard]] inline std::vector<loss_point> smoothed(const std::vector<loss_point>& points, double span) {
     std::vector<loss_point> means;
-    double sum = 0, weight = 0;
+    std::copy_if(points.begin(), points.end(), std::back_inserter(means),
+                 [](const loss_point& p) { return std::isfinite(p.loss); });
     const double keep = 1 - 1 / std::max(span, 1.0);
-    for (const loss_point& p : points) {
-        if (!std::isfinite(p.loss)) continue;
-        sum = keep * sum + p.loss;
-        weight = keep * weight + 1;
-        means.push_back({p.step, sum / weight});
+    struct side {
+        double sum = 0, weight = 0;
+    };
+    std::vector<side> before(means.size());
+    side now;
+    for (std::size_t i = 0; i < means.size(); ++i) {
+        before[i] = now;
+        now = {keep * (now.sum + means[i].loss), keep * (now.weight + 1)};
+    }
+    now = {};
+    for (std::size_t i = means.size(); i-- > 0;) {
+        const double loss = means[i].loss;
+        means[i].loss = (before[i].sum + loss + now.sum) / (before[i].weight + 1 + now.weight);
+        now = {keep * (now.sum + loss), keep * (now.weight + 1)};
     }
     return means;
 }
@@ -87,14 +99,20 @@ struct curve_scale {
 }
 
 inline constexpr std::string_view curve_style = R"(<style>
-:root { --paper: #fff; --ink: #222; --faint: #e4e4e4; --quiet: #777; --raw: #b9cde8; --train: #1f5fb4; --valid: #d1495b; --base: #5b8a3c; }
+:root { --paper: #fff; --ink: #222; --faint: #e4e4e4; --quiet: #777;
+  --raw: #b9cde8; --train: #1f5fb4; --valid: #d1495b; --base: #5b8a3c; }
 @media (prefers-color-scheme: dark) {
-  :root { --paper: #16181c; --ink: #ddd; --faint: #2c2f36; --quiet: #999; --raw: #2d4566; --train: #6ea8f5; --valid: #ff8a96; --base: #9ccc75; } }
-body { margin: 2em auto; max-width: 960px; padding: 0 1em; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+  :root { --paper: #16181c; --ink: #ddd; --faint: #2c2f36; --quiet: #999;
+    --raw: #2d4566; --train: #6ea8f5; --valid: #ff8a96; --base: #9ccc75; } }
+body { margin: 2em auto; max-width: 960px; padding: 0 1em;
+  background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.3em; margin: 0; } p { margin: .2em 0 1em; color: var(--quiet); }
-svg { width: 100%; height: auto; } text { fill: var(--quiet); font-size: 12px; } polyline { fill: none; stroke-linejoin: round; }
-.grid { stroke: var(--faint); } .raw { stroke: var(--raw); stroke-width: 1; } .train { stroke: var(--train); stroke-width: 2.2; }
-.valid { stroke: var(--valid); stroke-width: 2; } .base { stroke: var(--base); stroke-width: 1.5; stroke-dasharray: 6 5; }
+svg { width: 100%; height: auto; } text { fill: var(--quiet); font-size: 12px; }
+polyline { fill: none; stroke-linejoin: round; }
+.grid { stroke: var(--faint); } .raw { stroke: var(--raw); stroke-width: 1; }
+.train { stroke: var(--train); stroke-width: 2.2; }
+.valid { stroke: var(--valid); stroke-width: 2; }
+.base { stroke: var(--base); stroke-width: 1.5; stroke-dasharray: 6 5; }
 circle { fill: var(--valid); } text.train, text.valid, text.base { stroke: none; font-size: 13px; }
 text.train { fill: var(--train); } text.valid { fill: var(--valid); } text.base { fill: var(--base); }
 </style>
@@ -146,20 +164,18 @@ text.train { fill: var(--train); } text.valid { fill: var(--valid); } text.base 
 
     page += detail::polyline(of.training, x, y, "raw");
     const double span = std::max(1.0, static_cast<double>(of.training.size()) / 25);
-    page += detail::polyline(smoothed(of.training, span), x, y, "train");
+    const std::vector<loss_point> mean = smoothed(of.training, span);
+    page += detail::polyline(mean, x, y, "train");
     if (of.baseline > 0) {
         line(left, y(of.baseline), right, y(of.baseline), "base");
-        text(right - 4, y(of.baseline) - 7, "end", "base", of.baseline_name + decimal(" %.3f", of.baseline));
+        text(left + 6, y(of.baseline) - 7, "start", "base", of.baseline_name + decimal(" %.3f", of.baseline));
     }
     page += detail::polyline(of.validation, x, y, "valid");
     for (const loss_point& p : of.validation)
         if (std::isfinite(p.loss))
             page += text_of("<circle cx=\"", x(p.step), "\" cy=\"", y(p.loss), "\" r=\"3.5\"><title>step ", p.step,
                             ": ", decimal("%.4f", p.loss), "</title></circle>\n");
-    if (!of.training.empty())
-        text(right - 180, top - 22, "end", "train",
-             "training" +
-                 decimal(" %.3f", smoothed(of.training, span).empty() ? 0 : smoothed(of.training, span).back().loss));
+    if (!mean.empty()) text(right - 180, top - 22, "end", "train", "training" + decimal(" %.3f", mean.back().loss));
     if (!of.validation.empty())
         text(right - 4, top - 22, "end", "valid", "validation" + decimal(" %.3f", of.validation.back().loss));
     return page + "</svg>\n</html>\n";

@@ -13,7 +13,7 @@ namespace fathom {
 /// Threads that need scratch memory: the host's bytes are a function of it.
 template <integer N> struct host_workers { static constexpr integer value = N; };
 
-namespace recipe {
+namespace planning {
 
 /// Everything that is known before a run.
 struct plan {
@@ -109,24 +109,24 @@ template <class Recipe> struct bytes_function {
     }
 };
 
-}  // namespace recipe
+}  // namespace planning
 
 /// Bytes that Fathom holds on each rank: static_assert(bytes_per_rank<recipe> <= 2_GiB), or of host_workers<N>{}
 /// threads (4 when not said).
-template <class Recipe> inline constexpr recipe::bytes_function<Recipe> bytes_per_rank{};
+template <class Recipe> inline constexpr planning::bytes_function<Recipe> bytes_per_rank{};
 
 /// Parameters of a described model, router biases included, those of multi-token prediction left out.
 template <class Model> consteval integer parameters_of() {
     constexpr auto model = Model::family::template transformer<float>(Model::config);
-    recipe::plan p;
-    recipe::count_parameters(model, p);
+    planning::plan p;
+    planning::count_parameters(model, p);
     return p.parameters;
 }
 /// Of which one token uses; embedding and head can be left out, as sources differ.
 template <class Model> consteval integer activated_parameters_of(bool with_embedding = true, bool with_head = true) {
     constexpr auto model = Model::family::template transformer<float>(Model::config);
-    recipe::plan p;
-    recipe::count_parameters(model, p);
+    planning::plan p;
+    planning::count_parameters(model, p);
     // A tied embedding is the head, too: it is left out when both are.
     const bool tied = model.of.tie_word_embeddings;
     return p.activated_parameters - (with_embedding || (tied && with_head) ? 0 : p.embedding_parameters) -

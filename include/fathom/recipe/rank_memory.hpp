@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace fathom::recipe {
+namespace fathom::planning {
 
 /// Storages start at multiples of this many numbers, so that they start at a cache line in every format.
 inline constexpr integer storage_alignment = 32;
@@ -177,4 +177,4 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
     memory.mark("scratch of workers", lifetime::call, 0, shape.workers);
 }
 
-}  // namespace fathom::recipe
+}  // namespace fathom::planning

@@ -302,7 +302,7 @@ template <class Engine> class examination {
 
     Engine& engine_;
     const typename Engine::transformer& model_;
-    recipe::rank_memory<typename Engine::transformer>& memory_;
+    planning::rank_memory<typename Engine::transformer>& memory_;
     host::queue& queue_;
     std::optional<host::memory> own_;
     std::vector<stream> inputs_;  // of every layer, and the last one's output

@@ -57,7 +57,7 @@ template <class Transformer> class engine {
     using A = typename Transformer::A;
     using parameter = parameter_view<T, A>;
 
-    engine(const Transformer& model, const recipe::rank_shape& shape, integer bytes, const optim::adamw_facts& adamw)
+    engine(const Transformer& model, const planning::rank_shape& shape, integer bytes, const optim::adamw_facts& adamw)
         : model_(model),
           shape_(shape),
           adamw_(adamw),
@@ -66,7 +66,7 @@ template <class Transformer> class engine {
           queue_(workers_, nullptr, 0) {
         check(adamw);
         arena memory{block_.data(), bytes};
-        recipe::carve(model_, memory, shape_, &memory_);
+        planning::carve(model_, memory, shape_, &memory_);
         if (memory.peak() != bytes)
             fail("engine: carved ", memory.peak(), " bytes of an arena of ", bytes, ", expected all of it");
         queue_ = host::queue{workers_, memory_.scratch, memory_.scratch_bytes};
@@ -80,7 +80,7 @@ template <class Transformer> class engine {
 
     [[nodiscard]] const Transformer& model() const { return model_; }
     [[nodiscard]] host::queue& queue() { return queue_; }
-    [[nodiscard]] recipe::rank_memory<Transformer>& memory() { return memory_; }
+    [[nodiscard]] planning::rank_memory<Transformer>& memory() { return memory_; }
     [[nodiscard]] integer arena_bytes() const { return block_.size(); }
     [[nodiscard]] std::int64_t steps_done() const { return memory_.state->step; }
     void set_steps_done(std::int64_t steps) { memory_.state->step = steps; }
@@ -166,7 +166,7 @@ template <class Transformer> class engine {
         for (std::size_t i = 0; i < storages_.size(); ++i) {
             optim::squared_norm(queue_, memory_.gradients.data + at, storages_[i].size(), memory_.square_partials,
                                 memory_.squares + i);
-            at += round_up(storages_[i].size(), recipe::storage_alignment);
+            at += round_up(storages_[i].size(), planning::storage_alignment);
         }
         optim::clip(queue_, memory_.squares, static_cast<integer>(storages_.size()), settings.clip, memory_.state);
         if (!std::isfinite(queue_.read(&state.gradient_norm).get())) {
@@ -182,7 +182,7 @@ template <class Transformer> class engine {
                                                  .count = facts.size(),
                                                  .decayed = optim::decays(adamw_.group, facts.vector ? 1 : 2)};
             optim::update(queue_, range, static_cast<const A*>(memory_.gradients.data + at), adamw_, memory_.state);
-            at += round_up(facts.size(), recipe::storage_alignment);
+            at += round_up(facts.size(), planning::storage_alignment);
         }
         if (settings.bias_update_speed != 0) update_router_biases(settings.bias_update_speed);
     }
@@ -273,7 +273,7 @@ template <class Transformer> class engine {
         if (shape.sequences != now_.sequences || shape.length != now_.length) {
             arena memory{block_.data(), block_.size()};
             memory.rewind(memory_.activations_at);
-            recipe::carve_activations(model_, memory, shape, shape_.trains, &memory_);
+            planning::carve_activations(model_, memory, shape, shape_.trains, &memory_);
             now_ = shape;
         }
         for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
@@ -326,12 +326,12 @@ template <class Transformer> class engine {
     }
 
     Transformer model_;
-    recipe::rank_shape shape_;
+    planning::rank_shape shape_;
     optim::adamw_facts adamw_;
     host::memory block_;
     host::workers workers_;
     host::queue queue_;
-    recipe::rank_memory<Transformer> memory_;
+    planning::rank_memory<Transformer> memory_;
     nn::extents now_;
     std::array<integer, models::max_prediction_depths + 1> counts_{};
     std::vector<nn::storage> storages_;

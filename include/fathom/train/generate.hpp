@@ -19,8 +19,8 @@ struct generation_options {
     std::vector<std::int32_t> end_tokens{};  // the first that is drawn ends the text and is its last token
 };
 
-/// Generates with the weights of an engine (one that trains, or one of recipe::rank_shape{.trains = false}), which must
-/// outlive it; weights that move between two calls are seen by the next. Its memory is one arena of exactly
+/// Generates with the weights of an engine (one that trains, or one of planning::rank_shape{.trains = false}), which
+/// must outlive it; weights that move between two calls are seen by the next. Its memory is one arena of exactly
 /// `generator::bytes`, from which all comes that grows with the model or the texts.
 template <class Engine> class generator {
   public:

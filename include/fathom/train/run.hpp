@@ -36,7 +36,7 @@ struct run_facts {
     nn::extents batch;
     optim::decay decay;
     models::model_config config;
-    recipe::plan plan;
+    planning::plan plan;
 };
 
 /// A training run over one type of transformer. Not a template over recipes: `start` fills in what a recipe fixes.
@@ -44,7 +44,7 @@ template <class Transformer> class run {
   public:
     using engine_type = train::engine<Transformer>;
 
-    run(const Transformer& model, const run_facts& facts, const recipe::rank_shape& shape, integer bytes,
+    run(const Transformer& model, const run_facts& facts, const planning::rank_shape& shape, integer bytes,
         const run_settings& settings)
         : settings_(settings),
           facts_(facts),
@@ -161,14 +161,14 @@ template <class Run> training_text(Run&, const std::string&) -> training_text<Ru
 /// Starts a run of a recipe: takes its memory, exactly bytes_per_rank<Recipe> for that many workers, and sets its
 /// parameters up.
 template <class Recipe> auto start(world&, const run_settings& settings) {
-    constexpr auto model = recipe::transformer_of<Recipe>();
+    constexpr auto model = planning::transformer_of<Recipe>();
     const int workers =
         settings.workers > 0 ? settings.workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     return run<std::remove_const_t<decltype(model)>>{
         model,
-        {Recipe::batch, Recipe::decay, Recipe::model::config, recipe::plan_of<Recipe>(workers)},
+        {Recipe::batch, Recipe::decay, Recipe::model::config, planning::plan_of<Recipe>(workers)},
         {.batch = Recipe::batch, .workers = workers},
-        recipe::bytes_of<Recipe>(workers),
+        planning::bytes_of<Recipe>(workers),
         settings};
 }
 

@@ -18,7 +18,7 @@ namespace {
 std::string chain(const scratch_folder& folder, int documents, std::int32_t odd_one = 6) {
     corpus_writer writer{8, 7};
     std::uint64_t drawn = 0;
-    const fathom::random numbers{5, 0};
+    const fathom::random_stream numbers{5, 0};
     for (int d = 0; d < documents; ++d) {
         std::vector<std::int32_t> ids{1};
         while (ids.size() < 400) {

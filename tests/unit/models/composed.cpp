@@ -31,10 +31,10 @@ template <class Model>
 struct recipe_of
     : training<Model, mesh<>, precision<weights<bf16>>, sequence_length<64>, micro_batch<2>, recompute<norms>> {};
 
-static_assert(std::is_same_v<decltype(recipe::transformer_of<recipe_of<tiny>>()),
-                             decltype(recipe::transformer_of<recipe_of<composed_tiny>>())>);
+static_assert(std::is_same_v<decltype(planning::transformer_of<recipe_of<tiny>>()),
+                             decltype(planning::transformer_of<recipe_of<composed_tiny>>())>);
 static_assert(bytes_per_rank<recipe_of<tiny>>(dp<1>{}) == bytes_per_rank<recipe_of<composed_tiny>>(dp<1>{}));
-static_assert(recipe::plan_of<recipe_of<tiny>>().flops == recipe::plan_of<recipe_of<composed_tiny>>().flops);
+static_assert(planning::plan_of<recipe_of<tiny>>().flops == planning::plan_of<recipe_of<composed_tiny>>().flops);
 static_assert(parameters_of<tiny>() == parameters_of<composed_tiny>());
 static_assert(activated_parameters_of<tiny>() == activated_parameters_of<composed_tiny>());
 

@@ -17,14 +17,16 @@ std::size_t count_of(const std::string& text, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("loss curve: smoothing is a weighted mean without a pull to the start, and skips what is not finite") {
+TEST_CASE("loss curve: smoothing is a weighted mean of both sides, and skips what is not finite") {
     CHECK(smoothed({}, 4).empty());
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const auto flat = smoothed({{1, 3}, {2, nan}, {3, 3}, {4, 3}}, 4);
     REQUIRE(flat.size() == 3);
     for (const loss_point& p : flat) CHECK(p.loss == doctest::Approx(3));
-    const auto moved = smoothed({{1, 4}, {2, 0}}, 2);  // (0.5 * 4 + 0) / (0.5 + 1)
-    CHECK(moved[1].loss == doctest::Approx(4.0 / 3));
+    const auto moved = smoothed({{1, 4}, {2, 0}, {3, 8}}, 2);
+    CHECK(moved[0].loss == doctest::Approx((4 + 0.25 * 8) / 1.75));
+    CHECK(moved[1].loss == doctest::Approx((0.5 * 4 + 0.5 * 8) / 2));
+    CHECK(moved[2].step == 3);
     CHECK(smoothed({{1, 4}, {2, 0}}, 0)[1].loss == 0);
 }
 

@@ -22,7 +22,7 @@ template <class T> struct numbers {
 
     numbers(integer r, integer w, std::uint64_t seed = 0, double size = 1, integer between = 0)
         : rows(r), width(w), gap(between), memory(static_cast<std::size_t>(r * (w + between))) {
-        const fathom::random source{seed, 7};
+        const fathom::random_stream source{seed, 7};
         for (integer i = 0; seed != 0 && i < rows; ++i)
             for (integer j = 0; j < width; ++j)
                 view()(i, j) = static_cast<T>(static_cast<float>(

@@ -79,7 +79,7 @@ static_assert(attention_memory_is_linear<grouped_heads>());
 }  // namespace
 
 TEST_CASE("plan: items follow each other without gap or overlap and sum up to the bytes") {
-    constexpr auto check = [](const recipe::plan& p) {
+    constexpr auto check = [](const planning::plan& p) {
         integer at = 0;
         for (integer i = 0; i < p.memory.count; ++i) {
             const auto& item = p.memory.items[static_cast<std::size_t>(i)];
@@ -91,9 +91,9 @@ TEST_CASE("plan: items follow each other without gap or overlap and sum up to th
         }
         CHECK(at == p.bytes);
     };
-    constexpr auto kept = recipe::plan_of<plain<>>(), recomputed = recipe::plan_of<plain<recompute<blocks>>>();
+    constexpr auto kept = planning::plan_of<plain<>>(), recomputed = planning::plan_of<plain<recompute<blocks>>>();
     constexpr auto predicting =
-        recipe::plan_of<recipe_of<small<num_nextn_predict_layers<2>>, bf16_numbers, sequence_length<32>>>();
+        planning::plan_of<recipe_of<small<num_nextn_predict_layers<2>>, bf16_numbers, sequence_length<32>>>();
     check(kept);
     check(recomputed);
     check(predicting);
@@ -103,9 +103,9 @@ TEST_CASE("plan: items follow each other without gap or overlap and sum up to th
 
 TEST_CASE("plan: more workers take more scratch, as if it had been lowered with so many") {
     for (const integer workers : {1, 5}) {
-        const recipe::plan asked = recipe::plan_of<plain<>>(workers),
-                           lowered = recipe::lower(recipe::transformer_of<plain<>>(),
-                                                   {.batch = plain<>::batch, .workers = workers});
+        const planning::plan asked = planning::plan_of<plain<>>(workers),
+                             lowered = planning::lower(planning::transformer_of<plain<>>(),
+                                                       {.batch = plain<>::batch, .workers = workers});
         CHECK(asked.bytes == lowered.bytes);
         REQUIRE(asked.memory.count == lowered.memory.count);
         for (std::size_t i = 0; i < static_cast<std::size_t>(asked.memory.count); ++i) {
@@ -118,7 +118,7 @@ TEST_CASE("plan: more workers take more scratch, as if it had been lowered with 
 
 TEST_CASE("plan: every item says how long it lives and whose it is") {
     constexpr auto p =
-        recipe::plan_of<recipe_of<small<num_nextn_predict_layers<2>>, bf16_numbers, sequence_length<32>>>(3);
+        planning::plan_of<recipe_of<small<num_nextn_predict_layers<2>>, bf16_numbers, sequence_length<32>>>(3);
     struct expected {
         const char* name;
         lifetime lives;
@@ -151,12 +151,12 @@ TEST_CASE("plan: every item says how long it lives and whose it is") {
     }
     CHECK(p.memory.items[0].bytes == p.memory.items[1].bytes / 2);  // bf16 beside fp32
     CHECK(p.memory.items[1].bytes == p.memory.items[4].bytes);
-    constexpr auto single = recipe::plan_of<plain<>>();
+    constexpr auto single = planning::plan_of<plain<>>();
     CHECK(std::string{single.memory.items[1].name} == "first moments");  // weights in fp32 are their own master
 }
 
 TEST_CASE("plan: parameters and floating-point operations by hand") {
-    constexpr auto p = recipe::plan_of<plain<>>();
+    constexpr auto p = planning::plan_of<plain<>>();
     static_assert(p.parameters == parameters_of<small<>>());
     static_assert(p.activated_parameters == activated_parameters_of<small<>>());
     static_assert(p.embedding_parameters == outside);

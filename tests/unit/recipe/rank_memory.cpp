@@ -38,12 +38,12 @@ struct piece {
 void check_memory(const nn::recomputation& again) {
     const auto model = models::latent_family::transformer<bf16>(config, again);
     using transformer = std::remove_const_t<decltype(model)>;
-    const recipe::rank_shape shape{.batch = {3, 16}, .workers = 2};
-    const recipe::plan plan = recipe::lower(model, shape);
+    const planning::rank_shape shape{.batch = {3, 16}, .workers = 2};
+    const planning::plan plan = planning::lower(model, shape);
     const host::memory block{plan.bytes};
     arena memory{block.data(), plan.bytes};
-    recipe::rank_memory<transformer> held;
-    recipe::carve(model, memory, shape, &held);
+    planning::rank_memory<transformer> held;
+    planning::carve(model, memory, shape, &held);
     CHECK(memory.peak() == plan.bytes);
 
     std::vector<piece> pieces;

@@ -25,13 +25,13 @@ struct numbers : precision<weights<fp32>> {};
 struct recipe_of_tiny : training<tiny, mesh<>, numbers, sequence_length<16>, micro_batch<2>, recompute<norms, swiglu>> {
 };
 
-using engine_type = train::engine<decltype(recipe::transformer_of<recipe_of_tiny>())>;
+using engine_type = train::engine<decltype(planning::transformer_of<recipe_of_tiny>())>;
 constexpr integer workers = 3, bytes = bytes_per_rank<recipe_of_tiny>(host_workers<workers>{});
 
 std::unique_ptr<engine_type> make_engine(integer arena_bytes = bytes) {
-    auto engine = std::make_unique<engine_type>(recipe::transformer_of<recipe_of_tiny>(),
-                                                recipe::rank_shape{.batch = recipe_of_tiny::batch, .workers = workers},
-                                                arena_bytes, optim::adamw_facts{});
+    auto engine = std::make_unique<engine_type>(
+        planning::transformer_of<recipe_of_tiny>(),
+        planning::rank_shape{.batch = recipe_of_tiny::batch, .workers = workers}, arena_bytes, optim::adamw_facts{});
     engine->initialise(1);
     return engine;
 }
@@ -106,7 +106,7 @@ TEST_CASE("engine: gradients that are not finite move nothing") {
     const auto engine = make_engine();
     const counting_batch batch{2, 16};
     engine->step(batch.view(), settings);
-    const auto all = [](const recipe::flat<float>& numbers) {
+    const auto all = [](const planning::flat<float>& numbers) {
         return std::vector<float>(numbers.data, numbers.data + numbers.count);
     };
     auto& memory = engine->memory();

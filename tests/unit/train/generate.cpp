@@ -35,12 +35,12 @@ template <class Model, class T> auto model_of() { return Model::family::template
 /// An engine with the stored weights of a case; one that only reads them has no room for a batch.
 template <class Model, class T> auto engine_of(const std::string& name, bool whole_forward) {
     const auto model = model_of<Model, T>();
-    const recipe::rank_shape shape{
+    const planning::rank_shape shape{
         .batch = whole_forward ? nn::extents{2, 17} : nn::extents{1, 1 + model.of.num_nextn_predict_layers},
         .workers = 2,
         .trains = false};
     auto engine = std::make_unique<train::engine<std::remove_cvref_t<decltype(model)>>>(
-        model, shape, recipe::lower(model, shape).bytes, optim::adamw_facts{});
+        model, shape, planning::lower(model, shape).bytes, optim::adamw_facts{});
     train::load_pretrained(*engine, parity::path("oracle/" + name));
     return engine;
 }
