@@ -183,6 +183,7 @@ void sample(Run& run, const run_text& text, const std::vector<std::vector<std::i
     const auto added = generator.generate(
         given, {.most_tokens = chosen.sample_tokens,
                 .how = {.temperature = chosen.temperature, .top_p = chosen.top_p, .seed = run.settings().seed},
+                .vocab_size = vocabulary_of(text),
                 .end_tokens = {end_of_document(text)}});
     std::string all;
     for (std::size_t i = 0; i < given.size(); ++i)

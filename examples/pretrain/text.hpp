@@ -32,6 +32,8 @@ struct yardstick {
 
 /// The text of tokens.
 [[nodiscard]] std::string decode(const run_text& text, const std::vector<std::int32_t>& ids);
+/// How many tokens the tokenizer has: at most as many as the model.
+[[nodiscard]] fathom::integer vocabulary_of(const run_text& text);
 /// The token that ends a document.
 [[nodiscard]] std::int32_t end_of_document(const run_text& text);
 

@@ -16,6 +16,7 @@ namespace fathom::train {
 struct generation_options {
     integer most_tokens = 256;  // new ones of a text; it also ends where the generator's length ends
     sampling how{};
+    integer vocab_size = 0;                  // ids that are drawn lie below it, as a tokenizer's do; 0: the model's
     std::vector<std::int32_t> end_tokens{};  // the first that is drawn ends the text and is its last token
 };
 
@@ -89,6 +90,8 @@ template <class Engine> class generator {
     std::vector<std::vector<std::int32_t>> generate(std::span<const std::vector<std::int32_t>> prompts,
                                                     const generation_options& options, Each&& each) {
         check(options.how);
+        if (options.vocab_size < 0)
+            fail("generate: found a vocabulary of ", options.vocab_size, ", expected 0 (the model's) or more");
         const auto count = static_cast<integer>(prompts.size());
         if (count > shape_.sequences) fail("generate: found ", count, " prompts, expected at most ", shape_.sequences);
         std::vector<std::vector<std::int32_t>> added(prompts.size());
@@ -96,8 +99,10 @@ template <class Engine> class generator {
         const auto draw = [&](integer text, std::span<const A> from) {  // whether the text goes on
             auto& to = added[static_cast<std::size_t>(text)];
             if (options.most_tokens < 1 || length(text) >= shape_.capacity) return false;
-            to.push_back(sample(from, options.how, static_cast<std::uint64_t>(text),
-                                static_cast<std::uint64_t>(length(text)), candidates_));
+            const auto ids = static_cast<std::size_t>(options.vocab_size);
+            to.push_back(sample(ids > 0 && ids < from.size() ? from.first(ids) : from, options.how,
+                                static_cast<std::uint64_t>(text), static_cast<std::uint64_t>(length(text)),
+                                candidates_));
             each(text, to.back());
             return static_cast<integer>(to.size()) < options.most_tokens && length(text) + 1 < shape_.capacity &&
                    std::find(options.end_tokens.begin(), options.end_tokens.end(), to.back()) ==

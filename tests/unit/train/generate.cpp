@@ -137,6 +137,12 @@ TEST_CASE("generate: temperature 0 is the most likely token of the whole forward
     train::generator writer{*whole, 2, 17};
     const auto added = writer.generate({5, 80, 41}, {.how = {.temperature = 0}});
     CHECK(added == std::vector<std::int32_t>(text.begin() + 3, text.end()));
+    SUBCASE("only ids below the vocabulary are drawn") {
+        for (const std::int32_t id :
+             writer.generate({5, 80, 41}, {.most_tokens = 12, .how = {.temperature = 5}, .vocab_size = 7}))
+            CHECK(id < 7);
+        CHECK(writer.generate({5, 80, 41}, {.how = {.temperature = 0}, .vocab_size = 97}) == added);
+    }
     SUBCASE("most_tokens and end tokens end it") {
         CHECK(writer.generate({5, 80, 41}, {.most_tokens = 4, .how = {.temperature = 0}}).size() == 4);
         CHECK(writer.generate({5, 80, 41}, {.most_tokens = 0}).empty());
