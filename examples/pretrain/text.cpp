@@ -266,7 +266,7 @@ std::string decode(const run_text& text, const std::vector<std::int32_t>& ids) {
     return fathom::tokenizer::open(text.tokenizer).decode(ids, true);
 }
 
-integer vocabulary_of(const run_text& text) { return tokenizer::open(text.tokenizer).vocab_size(); }
+integer vocabulary_of(const run_text& text) { return fathom::tokenizer::open(text.tokenizer).vocab_size(); }
 
 std::int32_t end_of_document(const run_text& text) { return fathom::corpus::open(text.corpus).end_of_document(); }
 
