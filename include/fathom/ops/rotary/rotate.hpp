@@ -11,15 +11,30 @@
 namespace fathom::ops {
 namespace detail {
 
-/// Turns the `pairs` pairs (x[i step], x[i step + other]); `direction` -1 turns back.
+/// Turns the `pairs` pairs (x[i step], x[i step + other]); `direction` -1 turns back. In whole blocks of fixed size,
+/// copied out and in: a loop over x itself would be vectors here and single numbers there, as the address falls, and
+/// the two round differently where the machine multiplies and adds in one instruction.
 template <integer Step, class T, class A>
-void rotate_row(T* x, integer other, integer pairs, const A* __restrict cosines, const A* __restrict sines,
-                A direction) {
-    for (integer i = 0; i < pairs; ++i) {
-        const A a = static_cast<A>(x[Step * i]), b = static_cast<A>(x[Step * i + other]);
-        const A cosine = cosines[i], sine = direction * sines[i];
-        x[Step * i] = static_cast<T>(a * cosine - b * sine);
-        x[Step * i + other] = static_cast<T>(b * cosine + a * sine);
+void rotate_row(T* x, integer other, integer pairs, const A* cosines, const A* sines, A direction) {
+    constexpr integer block = 16;
+    for (integer first = 0; first < pairs; first += block) {
+        const integer count = std::min(block, pairs - first);
+        A a[block] = {}, b[block] = {}, cosine[block] = {}, sine[block] = {}, turned_a[block], turned_b[block];
+        T* from = x + Step * first;
+        for (integer i = 0; i < count; ++i) {
+            a[i] = static_cast<A>(from[Step * i]);
+            b[i] = static_cast<A>(from[Step * i + other]);
+            cosine[i] = cosines[first + i];
+            sine[i] = direction * sines[first + i];
+        }
+        for (integer i = 0; i < block; ++i) {
+            turned_a[i] = a[i] * cosine[i] - b[i] * sine[i];
+            turned_b[i] = b[i] * cosine[i] + a[i] * sine[i];
+        }
+        for (integer i = 0; i < count; ++i) {
+            from[Step * i] = static_cast<T>(turned_a[i]);
+            from[Step * i + other] = static_cast<T>(turned_b[i]);
+        }
     }
 }
 
