@@ -79,14 +79,14 @@ integer steps_within(world& here, run_settings settings, const std::string& corp
     return steps;
 }
 
-/// The mean loss over `parts` batches spread over the held-out text, or over all of it (0).
-template <class Run> train::step_result evaluate(Run& run, const loader& order, integer parts) {
+/// The mean loss over `some` sequences spread over the held-out text, or over all of it (0).
+template <class Run> train::step_result evaluate(Run& run, const loader& order, integer some) {
     train::step_result mean;
-    const integer total = order.held_out_sequences(), batch = run.facts().batch.sequences;
-    const integer all = (total + batch - 1) / batch, count = parts > 0 ? std::min(parts, all) : all;
+    const integer total = order.held_out_sequences(), at_once = some > 0 ? 1 : run.facts().batch.sequences;
+    const integer all = pieces(total, at_once), count = some > 0 ? std::min(some, all) : all;
     for (integer i = 0; i < count; ++i) {
-        const integer first = all * i / count * batch;
-        const auto seen = run.evaluate(order.held_out(first, std::min(batch, total - first)));
+        const integer first = all * i / count * at_once;
+        const auto seen = run.evaluate(order.held_out(first, std::min(at_once, total - first)));
         mean.cross_entropy += seen.cross_entropy * static_cast<double>(seen.targets);
         mean.targets += seen.targets;
     }
@@ -118,8 +118,8 @@ bool train(world& here, Run& run, training_text<Run>& text, const options& chose
     const integer total = settings.training_steps, first = run.steps_done();
     const integer evaluate_every = chosen.evaluate_every > 0 ? chosen.evaluate_every : std::max(integer{1}, total / 8);
     const double flops = run.facts().plan.flops * static_cast<double>(settings.micro_batches);
-    constexpr integer parts = 6;
-    double pace = 0;  // seconds a step, smoothed
+    constexpr integer some = 40;  // sequences of the held-out text
+    double pace = 0;              // seconds a step, smoothed
     observe::progress progress{stdout, first, total};
     run.save_bad_batch_as(chosen.run + "/bad_batch.safetensors");
     while (!run.finished()) {
@@ -148,7 +148,7 @@ bool train(world& here, Run& run, training_text<Run>& text, const options& chose
                                       seen.loss, seen.gradient_norm, seen.learning_rate, tokens / pace / 1e3,
                                       100 * flops / pace / peak, static_cast<double>(resident) / mebibyte));
         if (run.every(evaluate_every) && !run.finished()) {
-            const auto held_out = evaluate(run, text.order(), parts);
+            const auto held_out = evaluate(run, text.order(), some);
             log.write(
                 "evaluation",
                 {{"step", held_out.step}, {"cross_entropy", held_out.cross_entropy}, {"targets", held_out.targets}});

@@ -35,7 +35,7 @@ template <class Number> Number number_of(const char* name, const std::string& te
 constexpr known_option known[] = {
     {"data", "PATH...", [](options& o, const char*, const std::string& v) { o.data.push_back(v); },
      "text to learn: files, taken whole, and directories, searched for text files; default: the C++ headers of this "
-     "machine's compiler and others below /usr/include"},
+     "machine's compiler"},
     {"data-limit", "MB", [](options& o, const char* n, const std::string& v) { o.data_limit = number_of(n, v, 0.001); },
      "how much text is taken from directories, and how much a tokenizer is trained on (20)"},
     {"tokenizer", "FILE", [](options& o, const char*, const std::string& v) { o.tokenizer = v; },

@@ -98,12 +98,11 @@ class text_search {
     std::set<std::string> seen_;
 };
 
-/// The C++ headers of the compiler that built this program, then whatever other headers there are.
+/// The C++ headers of the compiler that built this program, or whatever headers there are.
 std::vector<std::string> usual_text() {
-    std::vector<std::string> roots;
-    if (const std::string own = text_of("/usr/include/c++/", __GNUC__); files::is_directory(own)) roots.push_back(own);
-    if (files::is_directory("/usr/include")) roots.emplace_back("/usr/include");
-    return roots;
+    for (const std::string& root : {text_of("/usr/include/c++/", __GNUC__), std::string{"/usr/include"}})
+        if (files::is_directory(root)) return {root};
+    return {};
 }
 
 std::vector<text_file> find_text(const options& chosen) {

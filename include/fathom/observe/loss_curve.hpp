@@ -1,4 +1,4 @@
-// How a run learned, as one HTML file that needs nothing beside it: losses over steps, drawn in SVG.
+// How a run learned, as one picture or page that needs nothing beside it: losses over steps, drawn in SVG.
 #pragma once
 
 #include <algorithm>
@@ -104,10 +104,8 @@ inline constexpr std::string_view curve_style = R"(<style>
 @media (prefers-color-scheme: dark) {
   :root { --paper: #16181c; --ink: #ddd; --faint: #2c2f36; --quiet: #999;
     --raw: #2d4566; --train: #6ea8f5; --valid: #ff8a96; --base: #9ccc75; } }
-body { margin: 2em auto; max-width: 960px; padding: 0 1em;
-  background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.3em; margin: 0; } p { margin: .2em 0 1em; color: var(--quiet); }
-svg { width: 100%; height: auto; } text { fill: var(--quiet); font-size: 12px; }
+svg { font-family: system-ui, sans-serif; }
+text { fill: var(--quiet); font-size: 12px; }
 polyline { fill: none; stroke-linejoin: round; }
 .grid { stroke: var(--faint); } .raw { stroke: var(--raw); stroke-width: 1; }
 .train { stroke: var(--train); stroke-width: 2.2; }
@@ -120,8 +118,9 @@ text.train { fill: var(--train); } text.valid { fill: var(--valid); } text.base 
 
 }  // namespace detail
 
-/// The page. Losses that are not finite are left out; so is a spike's part above all but the highest hundredth.
-[[nodiscard]] inline std::string loss_curve_html(const loss_curve& of) {
+/// The picture, without titles. Losses that are not finite are left out; so is a spike's part above all but the highest
+/// hundredth.
+[[nodiscard]] inline std::string loss_curve_svg(const loss_curve& of) {
     using detail::decimal, detail::html_text;
     std::vector<double> losses;
     double last_step = 1;
@@ -140,16 +139,14 @@ text.train { fill: var(--train); } text.valid { fill: var(--valid); } text.base 
 
     constexpr double width = 960, height = 500, left = 52, right = 940, top = 40, bottom = 456;
     const detail::curve_scale x{0, last_step, left, right}, y{low, high, bottom, top};
-    std::string page = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" + html_text(of.title) +
-                       "</title>\n" + std::string{detail::curve_style} + "<h1>" + html_text(of.title) + "</h1>\n<p>" +
-                       html_text(of.subtitle) + "</p>\n" +
-                       text_of("<svg viewBox=\"0 0 ", width, ' ', height, "\" role=\"img\" aria-label=\"loss\">\n");
+    std::string picture = text_of("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, ' ', height,
+                                  "\" role=\"img\" aria-label=\"loss over steps\">\n", detail::curve_style);
     const auto text = [&](double at_x, double at_y, const char* anchor, const char* style, const std::string& what) {
-        page += text_of("<text x=\"", at_x, "\" y=\"", at_y, "\" text-anchor=\"", anchor, "\" class=\"", style, "\">",
-                        html_text(what), "</text>\n");
+        picture += text_of("<text x=\"", at_x, "\" y=\"", at_y, "\" text-anchor=\"", anchor, "\" class=\"", style,
+                           "\">", html_text(what), "</text>\n");
     };
     const auto line = [&](double x1, double y1, double x2, double y2, const char* style) {
-        page +=
+        picture +=
             text_of("<line x1=\"", x1, "\" y1=\"", y1, "\" x2=\"", x2, "\" y2=\"", y2, "\" class=\"", style, "\"/>\n");
     };
     const double loss_mark = y.mark(8), step_mark = std::max(1.0, x.mark(10));
@@ -162,23 +159,36 @@ text.train { fill: var(--train); } text.valid { fill: var(--valid); } text.base 
     text(right, bottom + 36, "end", "", "step");
     text(left, top - 22, "start", "", "loss (nats a token)");
 
-    page += detail::polyline(of.training, x, y, "raw");
+    picture += detail::polyline(of.training, x, y, "raw");
     const double span = std::max(1.0, static_cast<double>(of.training.size()) / 25);
     const std::vector<loss_point> mean = smoothed(of.training, span);
-    page += detail::polyline(mean, x, y, "train");
+    picture += detail::polyline(mean, x, y, "train");
     if (of.baseline > 0) {
         line(left, y(of.baseline), right, y(of.baseline), "base");
         text(left + 6, y(of.baseline) - 7, "start", "base", of.baseline_name + decimal(" %.3f", of.baseline));
     }
-    page += detail::polyline(of.validation, x, y, "valid");
+    picture += detail::polyline(of.validation, x, y, "valid");
     for (const loss_point& p : of.validation)
         if (std::isfinite(p.loss))
-            page += text_of("<circle cx=\"", x(p.step), "\" cy=\"", y(p.loss), "\" r=\"3.5\"><title>step ", p.step,
-                            ": ", decimal("%.4f", p.loss), "</title></circle>\n");
+            picture += text_of("<circle cx=\"", x(p.step), "\" cy=\"", y(p.loss), "\" r=\"3.5\"><title>step ", p.step,
+                               ": ", decimal("%.4f", p.loss), "</title></circle>\n");
     if (!mean.empty()) text(right - 180, top - 22, "end", "train", "training" + decimal(" %.3f", mean.back().loss));
     if (!of.validation.empty())
         text(right - 4, top - 22, "end", "valid", "validation" + decimal(" %.3f", of.validation.back().loss));
-    return page + "</svg>\n</html>\n";
+    return picture + "</svg>\n";
+}
+
+/// The picture with its titles as a page.
+[[nodiscard]] inline std::string loss_curve_html(const loss_curve& of) {
+    return text_of("<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>",
+                   detail::html_text(of.title),
+                   "</title>\n<style>\n"
+                   "body { margin: 2em auto; max-width: 960px; padding: 0 1em; background: var(--paper); "
+                   "color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }\n"
+                   "h1 { font-size: 1.3em; margin: 0; } p { margin: .2em 0 1em; color: var(--quiet); }\n"
+                   "svg { width: 100%; height: auto; }\n</style>\n<h1>",
+                   detail::html_text(of.title), "</h1>\n<p>", detail::html_text(of.subtitle), "</p>\n",
+                   loss_curve_svg(of), "</html>\n");
 }
 
 }  // namespace fathom::observe
