@@ -71,7 +71,7 @@ struct numbers {
 };
 
 template <class Recipe> int run(int threads, const char* json) {
-    constexpr model_config c = Recipe::model::config;
+    constexpr model_config c = Recipe::model::config();
     constexpr auto model = planning::transformer_of<Recipe>();
     train::engine engine{model, {.batch = Recipe::batch, .workers = threads}, planning::bytes_of<Recipe>(threads), {}};
     engine.initialise(1);

@@ -179,7 +179,7 @@ void sample(Run& run, const run_text& text, const std::vector<std::vector<std::i
     integer longest = 0;
     for (const auto& prompt : given) longest = std::max(longest, static_cast<integer>(prompt.size()));
     train::generator generator{run.engine(), static_cast<integer>(given.size()),
-                               std::min(longest + chosen.sample_tokens, tiny::config.max_position_embeddings)};
+                               std::min(longest + chosen.sample_tokens, tiny::config().max_position_embeddings)};
     const auto added = generator.generate(
         given, {.most_tokens = chosen.sample_tokens,
                 .how = {.temperature = chosen.temperature, .top_p = chosen.top_p, .seed = run.settings().seed},
@@ -201,14 +201,14 @@ int pretrain(world& here, const options& chosen) {
     std::string damaged;
     const auto last = latest_complete(chosen.run, &damaged);
     if (!damaged.empty()) here.print("not read: " + damaged.substr(0, damaged.size() - 1));
-    const run_text text = prepare_text(chosen, last.has_value(), tiny::config.vocab_size);
+    const run_text text = prepare_text(chosen, last.has_value(), tiny::config().vocab_size);
     run_settings settings = settings_for(chosen, last);
     const yardstick held_out = measure_held_out(text, recipe::batch.length, settings.across_documents);
     const auto given = prompts(text, chosen);
     for (const auto& prompt : given)
-        if (static_cast<integer>(prompt.size()) >= tiny::config.max_position_embeddings)
+        if (static_cast<integer>(prompt.size()) >= tiny::config().max_position_embeddings)
             fail("--prompt: found ", prompt.size(), " tokens, expected fewer than ",
-                 tiny::config.max_position_embeddings, " (max_position_embeddings)");
+                 tiny::config().max_position_embeddings, " (max_position_embeddings)");
     if (settings.training_steps == 0)
         settings.training_steps = steps_within(here, settings, text.corpus, 60 * chosen.minutes);
     if (!last) settings.warmup_steps = std::min(settings.warmup_steps, settings.training_steps / 10);

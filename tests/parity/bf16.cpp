@@ -65,7 +65,7 @@ template <class T> double learned(double* first) {
     constexpr integer sequences = 8, length = 256;
     constexpr std::size_t tokens = sequences * length, steps = 200;
     const auto text = learnable_text(steps * tokens + 1);
-    const auto model = run_model<T>(small::config, {.batch = {sequences, length}});
+    const auto model = run_model<T>(small::config(), {.batch = {sequences, length}});
     model->initialise(1);
     double last = 0;
     for (std::size_t s = 0; s < steps; ++s) {
@@ -81,9 +81,9 @@ template <class T> double learned(double* first) {
 }  // namespace
 
 TEST_CASE("bf16: loss and directions of gradients are those of double") {
-    check_case("v3_plain", described::v3_plain::config);
-    check_case("v2_group_limited", described::v2_group_limited::config);
-    check_case("llama_gqa", described::llama_gqa::config);
+    check_case("v3_plain", described::v3_plain::config());
+    check_case("v2_group_limited", described::v2_group_limited::config());
+    check_case("llama_gqa", described::llama_gqa::config());
 }
 
 TEST_SUITE_BEGIN("all");

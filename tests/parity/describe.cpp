@@ -38,12 +38,12 @@ template <class Model> void check_case(const std::string& set, const std::string
     const mapped_file source{below_tests("parity/described_models.hpp")};
     CHECK(source.text().find(models::description(config, name)) != std::string_view::npos);
 
-    const auto described = models::checkpoint_tensors(Model::family::template transformer<float>(Model::config));
+    const auto described = models::checkpoint_tensors(Model::family::template transformer<float>(Model::config()));
     CHECK_NOTHROW(models::check_tensors(described, stored, folder));
     CHECK(described == models::checkpoint_tensors_of(config));
-    CHECK_NOTHROW(models::check_same(Model::config, config, path));
-    CHECK(Model::config.num_nextn_predict_layers == config.num_nextn_predict_layers);
-    CHECK(Model::config.initializer_range == config.initializer_range);
+    CHECK_NOTHROW(models::check_same(Model::config(), config, path));
+    CHECK(Model::config().num_nextn_predict_layers == config.num_nextn_predict_layers);
+    CHECK(Model::config().initializer_range == config.initializer_range);
 }
 
 }  // namespace

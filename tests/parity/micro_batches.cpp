@@ -11,7 +11,7 @@ namespace fathom::parity_test {
 namespace {
 
 constexpr train::step_settings settings{.learning_rate = 1e-3, .balance_alpha = 0.05, .z_loss = 0.01};
-const models::model_config& config = described::v3_all::config;
+const models::model_config& config = described::v3_all::config();
 
 template <class T> std::unique_ptr<running_model<T>> loaded(const setup& how) {
     auto model = run_model<T>(config, how);

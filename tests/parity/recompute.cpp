@@ -56,18 +56,18 @@ template <class T> void check_options(const models::model_config& config, const 
 }  // namespace
 
 TEST_CASE("recomputation in latent attention, experts and multi-token prediction") {
-    check_options<double>(described::v3_all::config, "reference/v3_all");
-    check_options<float>(described::v3_all::config, "reference/v3_all");
-    check_options<bf16>(described::v3_all::config, "reference/v3_all");
+    check_options<double>(described::v3_all::config(), "reference/v3_all");
+    check_options<float>(described::v3_all::config(), "reference/v3_all");
+    check_options<bf16>(described::v3_all::config(), "reference/v3_all");
 }
 
 TEST_CASE("recomputation without a latent for queries, and with shared experts of several widths") {
-    check_options<float>(described::v2lite_greedy::config, "oracle/v2lite_greedy");
+    check_options<float>(described::v2lite_greedy::config(), "oracle/v2lite_greedy");
 }
 
 TEST_CASE("recomputation in grouped-query attention") {
-    check_options<double>(described::llama_gqa::config, "oracle/llama_gqa");
-    check_options<float>(described::llama_gqa::config, "oracle/llama_gqa");
+    check_options<double>(described::llama_gqa::config(), "oracle/llama_gqa");
+    check_options<float>(described::llama_gqa::config(), "oracle/llama_gqa");
 }
 
 }  // namespace fathom::parity_test

@@ -59,7 +59,7 @@ template <class T> void check_trajectory(double step_bound, double end_bound) {
     const auto tokens = parity::integers(seen, "tokens");
     const auto targets = parity::shifted(tokens, length);
     const auto rates = parity::numbers(seen, "learning_rate");
-    const auto model = run_model<T>(described::v3_all_trajectory::config, {.batch = {sequences, length}});
+    const auto model = run_model<T>(described::v3_all_trajectory::config(), {.batch = {sequences, length}});
     model->load(parity::path("reference/v3_all_trajectory"));
     for (std::size_t s = 0; s < rates.size(); ++s) {
         const std::size_t at = s % 4 * static_cast<std::size_t>(sequences * length);
@@ -97,26 +97,26 @@ template <class A> void check_bias_update(double bound) {
 
 TEST_CASE("reference v3_balance: the sequence-wise balance loss") {
     const train::step_settings settings{.balance_alpha = balance_alpha};
-    check_case<double>("v3_balance", described::v3_balance::config, settings, 1e-9);
-    check_case<float>("v3_balance", described::v3_balance::config, settings, 2e-4);
+    check_case<double>("v3_balance", described::v3_balance::config(), settings, 1e-9);
+    check_case<float>("v3_balance", described::v3_balance::config(), settings, 2e-4);
 }
 
 TEST_CASE("reference v3_z_loss: the z-loss") {
     const train::step_settings settings{.balance_alpha = 0, .z_loss = z_loss};
-    check_case<double>("v3_z_loss", described::v3_z_loss::config, settings, 1e-9);
-    check_case<float>("v3_z_loss", described::v3_z_loss::config, settings, 2e-4);
+    check_case<double>("v3_z_loss", described::v3_z_loss::config(), settings, 1e-9);
+    check_case<float>("v3_z_loss", described::v3_z_loss::config(), settings, 2e-4);
 }
 
 TEST_CASE("reference v3_mtp2: two depths of multi-token prediction") {
     const train::step_settings settings{.balance_alpha = 0};
-    check_case<double>("v3_mtp2", described::v3_mtp2::config, settings, 1e-9);
-    check_case<float>("v3_mtp2", described::v3_mtp2::config, settings, 2e-4);
+    check_case<double>("v3_mtp2", described::v3_mtp2::config(), settings, 1e-9);
+    check_case<float>("v3_mtp2", described::v3_mtp2::config(), settings, 2e-4);
 }
 
 TEST_CASE("reference v3_all: all three at once") {
     const train::step_settings settings{.balance_alpha = balance_alpha, .z_loss = z_loss};
-    check_case<double>("v3_all", described::v3_all::config, settings, 1e-9);
-    check_case<float>("v3_all", described::v3_all::config, settings, 2e-4);
+    check_case<double>("v3_all", described::v3_all::config(), settings, 1e-9);
+    check_case<float>("v3_all", described::v3_all::config(), settings, 2e-4);
 }
 
 TEST_CASE("reference v3_all_trajectory: twelve steps with a rate each, and the update of routers' biases") {

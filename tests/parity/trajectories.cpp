@@ -35,8 +35,8 @@ template <class T> void follow(const std::string& name, const models::model_conf
 
 #define TRAJECTORY(name)                                                           \
     TEST_CASE("trajectory " #name) {                                               \
-        fathom::parity_test::follow<double>(#name, described::name::config, 1e-9); \
-        fathom::parity_test::follow<float>(#name, described::name::config, 2e-4);  \
+        fathom::parity_test::follow<double>(#name, described::name::config(), 1e-9); \
+        fathom::parity_test::follow<float>(#name, described::name::config(), 2e-4);  \
     }
 
 TRAJECTORY(v3_plain_traj)

@@ -15,4 +15,4 @@ using fact = block<latent, dense>;
 #endif
 struct model : language_model<vocab_size<64>, hidden_size<32>, repeat<2, fact>> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

@@ -15,4 +15,4 @@ struct model : deepseek_v3<vocab_size<64>, hidden_size<32>, num_hidden_layers<3>
                            qk_rope_head_dim<8>, v_head_dim<10>, intermediate_size<48>, moe_intermediate_size<12>,
                            n_routed_experts<8>, n_shared_experts<1>, n_group<4>, topk_group<2>, fact> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

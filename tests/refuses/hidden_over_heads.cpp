@@ -12,4 +12,4 @@ using fact = num_attention_heads<6>;
 #endif
 struct model : deepseek_llm<vocab_size<64>, hidden_size<48>, num_hidden_layers<2>, fact, intermediate_size<64>> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

@@ -16,4 +16,4 @@ using fact = num_hidden_layers<3>;
 struct model : language_model<vocab_size<64>, hidden_size<32>, repeat<1, block<latent, dense>>,
                               repeat<2, block<latent, dense>>, fact> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

@@ -17,4 +17,4 @@ struct model
     : language_model<vocab_size<64>, hidden_size<32>, repeat<1, block<latent, dense>>, repeat<1, block<fact, dense>>> {
 };
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

@@ -14,4 +14,4 @@ using fact = repeat<1, block<latent, dense>>;
 #endif
 struct model : language_model<vocab_size<64>, hidden_size<32>, fact> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

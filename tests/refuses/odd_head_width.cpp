@@ -13,4 +13,4 @@ using fact = head_dim<8>;
 struct model : deepseek_llm<vocab_size<64>, hidden_size<48>, num_hidden_layers<2>, num_attention_heads<6>, fact,
                             intermediate_size<64>> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

@@ -16,4 +16,4 @@ struct model
                   v_head_dim<10>, intermediate_size<48>, moe_intermediate_size<12>, n_routed_experts<8>,
                   num_experts_per_tok<3>, n_shared_experts<1>, n_group<4>, topk_group<2>, fact> {};
 
-constexpr auto layers = model::config.num_hidden_layers;
+constexpr auto layers = model::config().num_hidden_layers;

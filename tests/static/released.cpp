@@ -34,7 +34,7 @@ template <class Layer> consteval integer size_of(const Layer& layer) {
     layer.each_parameter(none, [&](auto&, const nn::storage& facts, auto...) { n += facts.size(); });
     return n;
 }
-constexpr auto v3 = released::v3::family::transformer<float>(released::v3::config);
+constexpr auto v3 = released::v3::family::transformer<float>(released::v3::config());
 constexpr auto& v3_experts = std::get<1>(v3.segments).layer;
 constexpr integer router_bias = 256;
 static_assert(size_of(v3_experts.self_attn()) == 187'107'328);

@@ -31,7 +31,7 @@ struct tokens {
 
 template <class Model> struct trainer {
     static constexpr auto model_of(const nn::recomputation& again) {
-        return Model::family::template transformer<float>(Model::config, again);
+        return Model::family::template transformer<float>(Model::config(), again);
     }
     using transformer = decltype(model_of({}));
     tokens batch;

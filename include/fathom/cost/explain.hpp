@@ -56,7 +56,7 @@ struct smaller_recipe {
 };
 
 template <class Recipe> consteval integer bytes_with(nn::recomputation again, nn::extents batch) {
-    constexpr auto config = Recipe::model::config;
+    constexpr auto config = Recipe::model::config();
     const auto model = Recipe::model::family::template transformer<typename Recipe::numbers::weights>(config, again);
     return planning::lower(model, {.batch = batch}).bytes;
 }

@@ -301,11 +301,11 @@ inline constexpr bool is_sound_repeat<repeat<N, block<A, F>>> =
 template <bool Sound, class Words, class... Repeats> struct composed {
     // What a broken description stands for, so that it is one error.
     using family = models::latent_family;
-    static constexpr model_config config{};
+    static consteval model_config config() { return {}; }
 };
 template <class... W, class First, class... Rest> struct composed<true, types<W...>, First, Rest...> {
     using family = models::composed_family<First, Rest...>;
-    static constexpr model_config config = family::config(configured<W...>({}));
+    static consteval model_config config() { return family::config(configured<W...>({})); }
 };
 
 }  // namespace detail
@@ -363,7 +363,7 @@ struct language_model
 
   public:
     using family = typename composed::family;
-    static constexpr model_config config = composed::config;
+    static consteval model_config config() { return composed::config(); }
 };
 
 }  // namespace fathom

@@ -127,8 +127,10 @@ struct deepseek_v3
       rule::dense_then_experts<Words...>,
       rule::groups_score_by_two<detail::word_of<n_routed_experts, 0, Words...>, detail::word_of<n_group, 1, Words...>> {
     using family = models::latent_family;
-    static constexpr model_config config = detail::configured<Words...>(
-        {.type = models::family::deepseek_v3, .routed_scaling_factor = 2.5, .norm_topk_prob = true});
+    static consteval model_config config() {
+        return detail::configured<Words...>(
+            {.type = models::family::deepseek_v3, .routed_scaling_factor = 2.5, .norm_topk_prob = true});
+    }
 };
 
 /// DeepSeek-V2 and V2-Lite: latent attention, softmax routing without renormalisation.
@@ -137,7 +139,9 @@ struct deepseek_v2 : rule::language_model<Words...>,
                      rule::latent_attention<Words...>,
                      rule::dense_then_experts<Words...> {
     using family = models::latent_family;
-    static constexpr model_config config = detail::configured<Words...>({.type = models::family::deepseek_v2});
+    static consteval model_config config() {
+        return detail::configured<Words...>({.type = models::family::deepseek_v2});
+    }
 };
 
 /// DeepSeekMoE: multi-head attention, softmax routing.
@@ -146,7 +150,9 @@ struct deepseek_moe : rule::language_model<Words...>,
                       rule::grouped_query_attention<Words...>,
                       rule::dense_then_experts<Words...> {
     using family = models::grouped_query_experts_family;
-    static constexpr model_config config = detail::configured<Words...>({.type = models::family::deepseek_moe});
+    static consteval model_config config() {
+        return detail::configured<Words...>({.type = models::family::deepseek_moe});
+    }
 };
 
 /// DeepSeek LLM: Llama's architecture, dense, grouped-query attention.
@@ -157,7 +163,7 @@ struct deepseek_llm : rule::language_model<Words...>,
                                                       detail::word_of<num_hidden_layers, 0, Words...>,
                                                       detail::word_of<intermediate_size, 0, Words...>> {
     using family = models::grouped_query_family;
-    static constexpr model_config config = detail::configured<Words...>({.type = models::family::llama});
+    static consteval model_config config() { return detail::configured<Words...>({.type = models::family::llama}); }
 };
 
 }  // namespace fathom

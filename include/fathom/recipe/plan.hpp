@@ -28,7 +28,7 @@ struct plan {
 
 /// The recipe's transformer: the same type for all recipes of the same kinds of blocks and formats.
 template <class Recipe> constexpr auto transformer_of() {
-    return Recipe::model::family::template transformer<typename Recipe::numbers::weights>(Recipe::model::config,
+    return Recipe::model::family::template transformer<typename Recipe::numbers::weights>(Recipe::model::config(),
                                                                                           Recipe::again);
 }
 
@@ -117,14 +117,14 @@ template <class Recipe> inline constexpr planning::bytes_function<Recipe> bytes_
 
 /// Parameters of a described model, router biases included, those of multi-token prediction left out.
 template <class Model> consteval integer parameters_of() {
-    constexpr auto model = Model::family::template transformer<float>(Model::config);
+    constexpr auto model = Model::family::template transformer<float>(Model::config());
     planning::plan p;
     planning::count_parameters(model, p);
     return p.parameters;
 }
 /// Of which one token uses; embedding and head can be left out, as sources differ.
 template <class Model> consteval integer activated_parameters_of(bool with_embedding = true, bool with_head = true) {
-    constexpr auto model = Model::family::template transformer<float>(Model::config);
+    constexpr auto model = Model::family::template transformer<float>(Model::config());
     planning::plan p;
     planning::count_parameters(model, p);
     // A tied embedding is the head, too: it is left out when both are.

@@ -77,7 +77,7 @@ namespace detail {
 
 template <class T> struct describes_model : std::bool_constant < requires {
     typename T::family;
-    T::config.vocab_size;
+    T::config().vocab_size;
 } > {};
 template <class T> struct describes_mesh : std::bool_constant < requires { T::dp_degree; } > {};
 template <class T> struct describes_precision : std::bool_constant < requires {
@@ -160,8 +160,8 @@ template <class Model, bool = detail::describes_model<Model>::value> struct posi
     static constexpr integer depths = 0;
 };
 template <class Model> struct positions_of<Model, true> {
-    static constexpr integer positions = Model::config.max_position_embeddings;
-    static constexpr integer depths = Model::config.num_nextn_predict_layers;
+    static constexpr integer positions = Model::config().max_position_embeddings;
+    static constexpr integer depths = Model::config().num_nextn_predict_layers;
 };
 template <class Mesh, bool = detail::describes_mesh<Mesh>::value> struct data_degree_of {
     static constexpr integer value = any;

@@ -166,7 +166,7 @@ template <class Recipe> auto start(world&, const run_settings& settings) {
         settings.workers > 0 ? settings.workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     return run<std::remove_const_t<decltype(model)>>{
         model,
-        {Recipe::batch, Recipe::decay, Recipe::model::config, planning::plan_of<Recipe>(workers)},
+        {Recipe::batch, Recipe::decay, Recipe::model::config(), planning::plan_of<Recipe>(workers)},
         {.batch = Recipe::batch, .workers = workers},
         planning::bytes_of<Recipe>(workers),
         settings};

@@ -39,7 +39,7 @@ static_assert(parameters_of<tiny>() == parameters_of<composed_tiny>());
 static_assert(activated_parameters_of<tiny>() == activated_parameters_of<composed_tiny>());
 
 template <class Model> auto tensors() {
-    return models::checkpoint_tensors(Model::family::template transformer<float>(Model::config));
+    return models::checkpoint_tensors(Model::family::template transformer<float>(Model::config()));
 }
 
 /// Layers of three kinds, in an order that no family has.
@@ -72,13 +72,13 @@ static_assert(parameters_of<composed_lite>() == parameters_of<released::v2_lite>
 
 TEST_CASE("a composed model is the family's with these layers") {
     CHECK(tensors<tiny>() == tensors<composed_tiny>());
-    CHECK(composed_tiny::config.type == models::family::deepseek_v3);
-    CHECK_NOTHROW(models::check_same(composed_tiny::config, tiny::config, "tiny"));
-    CHECK(composed_tiny::config.first_k_dense_replace == 1);
-    CHECK(composed_tiny::config.num_hidden_layers == 6);
+    CHECK(composed_tiny::config().type == models::family::deepseek_v3);
+    CHECK_NOTHROW(models::check_same(composed_tiny::config(), tiny::config(), "tiny"));
+    CHECK(composed_tiny::config().first_k_dense_replace == 1);
+    CHECK(composed_tiny::config().num_hidden_layers == 6);
 
-    constexpr auto family = tiny::family::transformer<float>(tiny::config);
-    constexpr auto composed = composed_tiny::family::transformer<float>(composed_tiny::config);
+    constexpr auto family = tiny::family::transformer<float>(tiny::config());
+    constexpr auto composed = composed_tiny::family::transformer<float>(composed_tiny::config());
     const auto& one = std::get<1>(family.segments);
     const auto& other = std::get<1>(composed.segments);
     CHECK(one.first == other.first);
@@ -91,17 +91,17 @@ TEST_CASE("a composed model is the family's with these layers") {
 }
 
 TEST_CASE("softmax experts and scaled positions compose to V2-Lite") {
-    CHECK(composed_lite::config.type == models::family::deepseek_v2);
-    CHECK_NOTHROW(models::check_same(composed_lite::config, released::v2_lite::config, "lite"));
-    constexpr auto model = composed_lite::family::transformer<float>(composed_lite::config);
+    CHECK(composed_lite::config().type == models::family::deepseek_v2);
+    CHECK_NOTHROW(models::check_same(composed_lite::config(), released::v2_lite::config(), "lite"));
+    constexpr auto model = composed_lite::family::transformer<float>(composed_lite::config());
     CHECK(model.of.rope.factor == 40);
     CHECK(std::get<0>(model.segments).layer.of.self_attn.rope.factor == 40);
     CHECK(!std::get<1>(model.segments).layer.of.mlp.router.bias);
 }
 
 TEST_CASE("a composed model that no family has is numbered layer by layer and has no config.json") {
-    CHECK(mixed::config.type == models::family::composed);
-    CHECK(mixed::config.num_hidden_layers == 4);
+    CHECK(mixed::config().type == models::family::composed);
+    CHECK(mixed::config().num_hidden_layers == 4);
     const auto all = tensors<mixed>();
     const auto has = [&](std::string_view name, std::vector<std::int64_t> shape) {
         for (const auto& tensor : all)
@@ -115,7 +115,7 @@ TEST_CASE("a composed model that no family has is numbered layer by layer and ha
     CHECK(has("model.layers.3.self_attn.q_a_proj.weight", {8, 32}));
     CHECK(has("model.layers.3.mlp.experts.7.down_proj.weight", {32, 8}));
     CHECK(has("model.layers.3.mlp.gate.e_score_correction_bias", {8}));
-    CHECK_THROWS_WITH_AS((void)models::config_to_json(mixed::config),
+    CHECK_THROWS_WITH_AS((void)models::config_to_json(mixed::config()),
                          "config.json: found a composed model, expected one whose layers are those of a family: dense "
                          "ones, then layers of experts, all written alike",
                          error);

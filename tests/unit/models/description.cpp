@@ -27,11 +27,11 @@ struct small : deepseek_v3<vocab_size<11>, hidden_size<8>, num_hidden_layers<1>,
 }  // namespace
 
 TEST_CASE("what goes without saying is not said, and numbers are written so that they read back") {
-    CHECK(models::description(released::llm_7b::config, "mine") ==
+    CHECK(models::description(released::llm_7b::config(), "mine") ==
           "struct mine : deepseek_llm<\n"
           "    vocab_size<102400>, hidden_size<4096>, num_hidden_layers<30>, num_attention_heads<32>,\n"
           "    intermediate_size<11008>> {};\n");
-    models::model_config c = released::llm_7b::config;
+    models::model_config c = released::llm_7b::config();
     c.rope.theta = 1e10;
     c.rms_norm_eps = 1e-5;
     c.rope.kind = ops::rope_facts::scaling::linear;
@@ -45,13 +45,13 @@ TEST_CASE("what goes without saying is not said, and numbers are written so that
 
 TEST_CASE("a name is an identifier") {
     for (const char* name : {"", "3b", "a-b", "a b", "a;"})
-        CHECK(complaint([&] { (void)models::description(released::v3::config, name); }).find("expected letters") !=
+        CHECK(complaint([&] { (void)models::description(released::v3::config(), name); }).find("expected letters") !=
               std::string::npos);
 }
 
 TEST_CASE("tensors beside the described ones are copies of them, or an error") {
-    const auto described = models::checkpoint_tensors_of(small::config);
-    CHECK(models::prediction_depths(small::config, described) == 1);
+    const auto described = models::checkpoint_tensors_of(small::config());
+    CHECK(models::prediction_depths(small::config(), described) == 1);
     CHECK(complaint([&] { models::check_tensors(described, described, "F"); }) == "no error");
     auto stored = described;
     stored.push_back({"lm_head.weight", {11, 8}});

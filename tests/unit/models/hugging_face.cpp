@@ -79,12 +79,12 @@ TEST_CASE("released models go to config.json and back") {
         CHECK(back.initializer_range == c.initializer_range);
         CHECK(back.num_nextn_predict_layers == c.num_nextn_predict_layers);
     };
-    CHECK_NOTHROW(there_and_back(released::llm_7b::config));
-    CHECK_NOTHROW(there_and_back(released::llm_67b::config));
-    CHECK_NOTHROW(there_and_back(released::moe_16b::config));
-    CHECK_NOTHROW(there_and_back(released::v2_lite::config));
-    CHECK_NOTHROW(there_and_back(released::v2::config));
-    CHECK_NOTHROW(there_and_back(released::v3::config));
+    CHECK_NOTHROW(there_and_back(released::llm_7b::config()));
+    CHECK_NOTHROW(there_and_back(released::llm_67b::config()));
+    CHECK_NOTHROW(there_and_back(released::moe_16b::config()));
+    CHECK_NOTHROW(there_and_back(released::v2_lite::config()));
+    CHECK_NOTHROW(there_and_back(released::v2::config()));
+    CHECK_NOTHROW(there_and_back(released::v3::config()));
 }
 
 TEST_CASE("a config.json as DeepSeek-V3 was released with it") {
@@ -104,7 +104,7 @@ TEST_CASE("a config.json as DeepSeek-V3 was released with it") {
   "topk_group": 4, "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "use_cache": true, "v_head_dim": 128,
   "vocab_size": 129280})",
                                        "v3.json");
-    CHECK_NOTHROW(models::check_same(released::v3::config, read(v3), "v3.json"));
+    CHECK_NOTHROW(models::check_same(released::v3::config(), read(v3), "v3.json"));
     CHECK(read(v3).num_nextn_predict_layers == 1);
     json::value plain = v3;
     plain.set("rope_scaling", nullptr);
@@ -114,10 +114,10 @@ TEST_CASE("a config.json as DeepSeek-V3 was released with it") {
 }
 
 TEST_CASE("a released MoE-16B and V2-Lite differ in what they leave out") {
-    json::value moe = models::config_to_json(released::moe_16b::config);
+    json::value moe = models::config_to_json(released::moe_16b::config());
     CHECK(moe.at("model_type").as_string() == "deepseek");
     CHECK(moe.find("n_group") == nullptr);
-    json::value lite = models::config_to_json(released::v2_lite::config);
+    json::value lite = models::config_to_json(released::v2_lite::config());
     CHECK(lite.at("q_lora_rank").is_null());
     CHECK(lite.at("topk_method").as_string() == "greedy");
     lite.set("n_group", 8);  // groups that a greedy choice does not look at

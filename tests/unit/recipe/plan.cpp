@@ -69,7 +69,7 @@ using long_recipe = training<Model, mesh<>, fp32_numbers, micro_batch<1>, sequen
 template <class Model, class... Words> constexpr bool attention_memory_is_linear() {
     constexpr integer once = bytes_per_rank<long_recipe<Model, 4096, Words...>>,
                       twice = bytes_per_rank<long_recipe<Model, 8192, Words...>>;
-    constexpr integer scores = Model::config.num_attention_heads * integer{8192} * 8192 * 4;
+    constexpr integer scores = Model::config().num_attention_heads * integer{8192} * 8192 * 4;
     return twice * 10 <= once * 21 && twice * 10 >= once * 18 && twice < scores / 4;
 }
 static_assert(attention_memory_is_linear<latent_heads>() &&

@@ -15,22 +15,22 @@ namespace fathom {
 namespace {
 
 // --- the cache
-static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v3::config)) == 70'272);
-static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2::config)) == 69'120);
-static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2_lite::config)) ==
+static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v3::config())) == 70'272);
+static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2::config())) == 69'120);
+static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2_lite::config())) ==
               31'104);
 // Grouped queries remember 8 keys and values of 128 numbers in each of 95 layers.
 static_assert(models::cache_bytes_per_token(
-                  models::grouped_query_family::transformer<bf16>(released::llm_67b::config)) == 95 * 2 * 8 * 128 * 2);
+                  models::grouped_query_family::transformer<bf16>(released::llm_67b::config())) == 95 * 2 * 8 * 128 * 2);
 
 // What generation takes is known before: beside caches of 4,096 tokens little more than scratch and logits.
-using lite = decltype(models::latent_family::transformer<bf16>(released::v2_lite::config));
+using lite = decltype(models::latent_family::transformer<bf16>(released::v2_lite::config()));
 static_assert(train::generator<train::engine<lite>>::bytes(
-                  models::latent_family::transformer<bf16>(released::v2_lite::config), 1, 4'096, 2) -
+                  models::latent_family::transformer<bf16>(released::v2_lite::config()), 1, 4'096, 2) -
                   4'096 * 31'104 <
               64_MiB);
 
-template <class Model, class T> auto model_of() { return Model::family::template transformer<T>(Model::config); }
+template <class Model, class T> auto model_of() { return Model::family::template transformer<T>(Model::config()); }
 
 /// An engine with the stored weights of a case; one that only reads them has no room for a batch.
 template <class Model, class T> auto engine_of(const std::string& name, bool whole_forward) {
