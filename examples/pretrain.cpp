@@ -31,7 +31,8 @@ struct tiny : deepseek_v3<
 // clang-format on
 struct machine : mesh<> {};
 struct numbers : precision<weights<fp32>> {};
-struct recipe : training<tiny, machine, numbers, sequence_length<256>, micro_batch<8>, optimizer::adamw,
+// Few tokens a step: in a few minutes many small steps learn more than few large ones.
+struct recipe : training<tiny, machine, numbers, sequence_length<256>, micro_batch<2>, optimizer::adamw,
                          recompute<norms, swiglu>> {};
 static_assert(bytes_per_rank<recipe>(host_workers<4>{}) <= 1_GiB);
 

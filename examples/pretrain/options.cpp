@@ -93,8 +93,9 @@ void wrap(std::string& out, std::string line, std::string_view text, std::size_t
 
 fathom::run_settings usual_settings() {
     fathom::run_settings usual;
-    usual.learning_rate = 1.2e-3;
+    usual.learning_rate = 1e-3;
     usual.warmup_steps = 50;
+    usual.beta2 = 0.99;        // steadier over small batches
     usual.training_steps = 0;  // decided by --steps or --minutes
     usual.schedule = "wsd";
     return usual;

@@ -39,7 +39,8 @@ static_assert(parameters_of<tiny>() == parameters_of<composed_tiny>());
 static_assert(activated_parameters_of<tiny>() == activated_parameters_of<composed_tiny>());
 
 template <class Model> auto tensors() {
-    return models::checkpoint_tensors(Model::family::template transformer<float>(Model::config()));
+    constexpr auto model = Model::family::template transformer<float>(Model::config());
+    return models::checkpoint_tensors(model);
 }
 
 /// Layers of three kinds, in an order that no family has.
