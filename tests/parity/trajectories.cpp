@@ -33,8 +33,8 @@ template <class T> void follow(const std::string& name, const models::model_conf
 
 }  // namespace fathom::parity_test
 
-#define TRAJECTORY(name)                                                           \
-    TEST_CASE("trajectory " #name) {                                               \
+#define TRAJECTORY(name)                                                             \
+    TEST_CASE("trajectory " #name) {                                                 \
         fathom::parity_test::follow<double>(#name, described::name::config(), 1e-9); \
         fathom::parity_test::follow<float>(#name, described::name::config(), 2e-4);  \
     }

@@ -15,13 +15,15 @@ namespace fathom {
 namespace {
 
 // --- the cache
-static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v3::config())) == 70'272);
-static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2::config())) == 69'120);
+static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v3::config())) ==
+              70'272);
+static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2::config())) ==
+              69'120);
 static_assert(models::cache_bytes_per_token(models::latent_family::transformer<bf16>(released::v2_lite::config())) ==
               31'104);
 // Grouped queries remember 8 keys and values of 128 numbers in each of 95 layers.
-static_assert(models::cache_bytes_per_token(
-                  models::grouped_query_family::transformer<bf16>(released::llm_67b::config())) == 95 * 2 * 8 * 128 * 2);
+static_assert(models::cache_bytes_per_token(models::grouped_query_family::transformer<bf16>(
+                  released::llm_67b::config())) == 95 * 2 * 8 * 128 * 2);
 
 // What generation takes is known before: beside caches of 4,096 tokens little more than scratch and logits.
 using lite = decltype(models::latent_family::transformer<bf16>(released::v2_lite::config()));
