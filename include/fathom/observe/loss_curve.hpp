@@ -160,7 +160,7 @@ text.train { fill: var(--train); } text.valid { fill: var(--valid); } text.base 
     text(left, top - 22, "start", "", "loss (nats a token)");
 
     picture += detail::polyline(of.training, x, y, "raw");
-    const double span = std::max(1.0, static_cast<double>(of.training.size()) / 25);
+    const double span = std::max(1.0, static_cast<double>(of.training.size()) / 50);
     const std::vector<loss_point> mean = smoothed(of.training, span);
     picture += detail::polyline(mean, x, y, "train");
     if (of.baseline > 0) {
