@@ -20,7 +20,7 @@ HEAVY = {"regex", "iostream", "format", "ranges"}
 VAGUE = {"util", "utils", "common", "helper", "helpers", "misc"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\b(placeholder|for now)\b", re.IGNORECASE)
 # Written in parts so that this file keeps the rule that it checks.
-ELSEWHERE = re.compile(r"\.\./" + r"shared\b|/work/" + r"(shared|main)\b|/tmp/" + r"brief\b")
+ELSEWHERE = re.compile(r"\.\./" + r"shared\b|/wo" + r"rk/(shared|main)\b|/tm" + r"p/brief\b")
 MOST_LINES, MOST_COLUMNS = 500, 120
 
 
