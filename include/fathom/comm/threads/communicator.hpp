@@ -1,0 +1,76 @@
+// Ranks that are threads of one process: they read each other's buffers where they lie, and a send ends with its
+// receive.
+#pragma once
+
+#include <algorithm>
+#include <fathom/comm/all_gather.hpp>
+#include <fathom/comm/communicator.hpp>
+#include <fathom/comm/detail/thread_progress.hpp>
+#include <memory>
+#include <utility>
+
+namespace fathom::comm::threads {
+
+/// An operation under way. Lives no longer than its communicator.
+class handle {
+  public:
+    handle(detail::thread_progress progress, detail::thread_operation& op) : progress_(progress), operation_(&op) {}
+    handle(handle&& other) noexcept
+        : progress_(other.progress_), operation_(std::exchange(other.operation_, nullptr)) {}
+    handle& operator=(handle&& other) noexcept {
+        std::swap(progress_, other.progress_);
+        std::swap(operation_, other.operation_);
+        return *this;
+    }
+    ~handle() {
+        if (operation_ != nullptr) progress_.release(*operation_);
+    }
+
+    void wait() { progress_.wait(*operation_); }
+    [[nodiscard]] bool done() { return progress_.done(*operation_); }
+
+  private:
+    detail::thread_progress progress_;
+    detail::thread_operation* operation_;
+};
+
+/// One rank's view of a group of threads; keeps the promise of `comm::communicator`. Data moves while a rank waits,
+/// starts or looks; nothing works in the background.
+class communicator {
+  public:
+    communicator(std::shared_ptr<detail::thread_job> job, detail::thread_meeting& meeting, integer rank)
+        : job_(std::move(job)), seat_(std::make_unique<detail::thread_seat>(meeting, rank)) {}
+
+    [[nodiscard]] integer rank() const { return seat_->rank; }
+    [[nodiscard]] integer size() const { return seat_->meeting->size(); }
+    [[nodiscard]] const char* name() const { return seat_->meeting->name.c_str(); }
+    [[nodiscard]] const flight_recorder& recorder() const { return seat_->recorder; }
+
+    [[nodiscard]] handle start(const request& what) {
+        detail::thread_progress progress{*job_, seat_->meeting->job_rank(seat_->rank)};
+        return {progress, progress.start(*seat_, what)};
+    }
+    void run(const request& what) { start(what).wait(); }
+
+    [[nodiscard]] communicator split(integer colour, integer key, const char* name) {
+        const integer mine[2] = {colour, key};
+        std::vector<integer> all(static_cast<std::size_t>(size()) * 2);
+        run(all_gather(mine, all.data(), 2).from("split"));
+        std::vector<integer> members;  // ranks of this communicator
+        for (integer other = 0; other < size(); ++other)
+            if (all[static_cast<std::size_t>(other) * 2] == colour) members.push_back(other);
+        std::stable_sort(members.begin(), members.end(), [&](integer a, integer b) {
+            return all[static_cast<std::size_t>(a) * 2 + 1] < all[static_cast<std::size_t>(b) * 2 + 1];
+        });
+        const integer place = std::find(members.begin(), members.end(), rank()) - members.begin();
+        for (integer& member : members) member = seat_->meeting->job_rank(member);
+        return {job_, job_->meeting(seat_->meeting, seat_->collectives, colour, name, members), place};
+    }
+
+  private:
+    std::shared_ptr<detail::thread_job> job_;
+    std::unique_ptr<detail::thread_seat> seat_;
+};
+static_assert(comm::communicator<communicator>);
+
+}  // namespace fathom::comm::threads
