@@ -45,8 +45,7 @@ struct disagreement {
     explicit operator bool() const { return !first.empty(); }
 };
 [[nodiscard]] inline disagreement disagreement_of(const request& a, integer a_rank, const request& b, integer b_rank) {
-    const auto by_kind = [](const request& what) { return what.kind; };
-    if (by_kind(a) != by_kind(b)) return {name_of(a.kind), name_of(b.kind)};
+    if (a.kind != b.kind) return {name_of(a.kind), name_of(b.kind)};
     if (a.kind == operation::barrier) return {};
     if (a.format != b.format) return {text_of("has ", name_of(a.format)), text_of("has ", name_of(b.format))};
     const bool reduces = a.kind == operation::all_reduce || a.kind == operation::reduce_scatter;
@@ -67,14 +66,15 @@ struct disagreement {
     const integer size = bytes_of(a.format);
     if (a.kind == operation::all_to_all) {
         if (sent(a, b_rank) != expected(b, a_rank))
-            return {text_of("sends ", sent(a, b_rank) * size, " bytes there"),
-                    text_of("expects ", expected(b, a_rank) * size)};
+            return {text_of("sends ", sent(a, b_rank) * size, " bytes"),
+                    text_of("expects ", expected(b, a_rank) * size, " bytes")};
         if (sent(b, a_rank) != expected(a, b_rank))
-            return {text_of("expects ", expected(a, b_rank) * size, " bytes from there"),
-                    text_of("sends ", sent(b, a_rank) * size)};
+            return {text_of("expects ", expected(a, b_rank) * size, " bytes"),
+                    text_of("sends ", sent(b, a_rank) * size, " bytes")};
         return {};
     }
-    if (a.count != b.count) return {text_of("has ", a.count * size, " bytes"), text_of("has ", b.count * size)};
+    if (a.count != b.count)
+        return {text_of("has ", a.count * size, " bytes"), text_of("has ", b.count * size, " bytes")};
     return {};
 }
 

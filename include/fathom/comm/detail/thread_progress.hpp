@@ -41,10 +41,8 @@ class thread_progress {
     }
 
     bool done(const thread_operation& op) {
-        if (!op.done) {
-            job_->check();
-            advance_all();
-        }
+        if (!op.done) advance_all();
+        if (!op.done) job_->check();  // what all ranks did stays done, whoever died afterwards
         return op.done;
     }
 
