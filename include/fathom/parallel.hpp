@@ -1,5 +1,7 @@
-// The front door of the room of where things live: meshes and placements.
+// The front door of the room of where things live: meshes, placements, pipeline schedules, stages and experts.
 #pragma once
 
 #include <fathom/parallel/mesh.hpp>       // IWYU pragma: export
 #include <fathom/parallel/placement.hpp>  // IWYU pragma: export
+#include <fathom/parallel/schedule.hpp>   // IWYU pragma: export
+#include <fathom/parallel/stages.hpp>     // IWYU pragma: export

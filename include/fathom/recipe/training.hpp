@@ -6,6 +6,7 @@
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/optim/decay.hpp>
 #include <fathom/parallel/mesh.hpp>
+#include <fathom/parallel/schedule/words.hpp>
 #include <fathom/recipe/precision.hpp>
 
 namespace fathom {
@@ -16,11 +17,6 @@ template <integer N> struct sequence_length { static constexpr integer value = N
 template <integer N> struct micro_batch { static constexpr integer value = N; };
 /// The ZeRO stage: what is sharded over the data axes. 0: nothing.
 template <integer N> struct zero { static constexpr integer value = N; };
-
-/// Pipeline schedules.
-namespace schedule {
-struct one_f_one_b {};
-}  // namespace schedule
 
 /// Optimizers.
 namespace optimizer {
