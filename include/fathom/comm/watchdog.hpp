@@ -11,7 +11,7 @@ namespace fathom::comm {
 
 /// What a rank was seen to do when a wait came to its limit.
 struct rank_standing {
-    enum class state { computes, waits, ended };
+    enum class state { computes, waits, ended, stalls };
     integer rank = 0;
     state doing = state::computes;
     std::string operation;  // what it waits in, or was last in; empty if there was none
@@ -33,6 +33,10 @@ struct watchdog {
             text += text_of("; rank ", seen.rank);
             if (seen.doing == rank_standing::state::waits) {
                 text += " waits in " + seen.operation;
+                continue;
+            }
+            if (seen.doing == rank_standing::state::stalls) {
+                text += " came and stopped";
                 continue;
             }
             text += seen.doing == rank_standing::state::ended ? " has ended" : " is not in an operation";

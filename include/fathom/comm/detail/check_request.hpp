@@ -39,43 +39,53 @@ inline void check_request(const request& what, integer ranks, const char* commun
     }
 }
 
-/// What two ranks disagree on in what should be one collective: empty, or the two sides in words.
+/// What an operation means to one other rank: the two sides of a collective must have the same in mind.
+struct terms {
+    operation kind = operation::barrier;
+    element format = element::byte;
+    reduction how = reduction::sum;
+    integer root = 0;
+    integer bytes = 0;
+    integer sends = 0, expects = 0;  // of all_to_all: to the other rank, and from it
+};
+[[nodiscard]] inline terms terms_of(const request& what, integer peer) {
+    const integer size = bytes_of(what.format);
+    terms made{what.kind, what.format, what.how, what.root, what.count * size, 0, 0};
+    if (what.kind == operation::all_to_all) {
+        const auto entry = static_cast<std::size_t>(peer);
+        made.bytes = 0;
+        made.sends = (what.send_counts.empty() ? what.count : what.send_counts[entry]) * size;
+        made.expects = (what.receive_counts.empty() ? what.count : what.receive_counts[entry]) * size;
+    }
+    return made;
+}
+
+/// What two ranks disagree on in what should be one collective, in words of either side; empty if they agree.
 struct disagreement {
-    std::string first, second;
+    std::string first{}, second{};
     explicit operator bool() const { return !first.empty(); }
 };
-[[nodiscard]] inline disagreement disagreement_of(const request& a, integer a_rank, const request& b, integer b_rank) {
-    if (a.kind != b.kind) return {name_of(a.kind), name_of(b.kind)};
-    if (a.kind == operation::barrier) return {};
-    if (a.format != b.format) return {text_of("has ", name_of(a.format)), text_of("has ", name_of(b.format))};
-    const bool reduces = a.kind == operation::all_reduce || a.kind == operation::reduce_scatter;
-    if (reduces && a.how != b.how) {
-        const auto word = [](reduction how) {
-            return how == reduction::sum ? "asks for the sum" : "asks for the maximum";
-        };
-        return {word(a.how), word(b.how)};
-    }
-    if (a.kind == operation::broadcast && a.root != b.root)
-        return {text_of("has root ", a.root), text_of("has root ", b.root)};
-    const auto sent = [](const request& what, integer to) {
-        return what.send_counts.empty() ? what.count : what.send_counts[static_cast<std::size_t>(to)];
+[[nodiscard]] inline disagreement disagreement_of(const terms& a, const terms& b) {
+    const auto sides = [](const char* word, const auto& first, const auto& second, const char* unit = "") {
+        return disagreement{text_of(word, first, unit), text_of(word, second, unit)};
     };
-    const auto expected = [](const request& what, integer by) {
-        return what.receive_counts.empty() ? what.count : what.receive_counts[static_cast<std::size_t>(by)];
-    };
-    const integer size = bytes_of(a.format);
-    if (a.kind == operation::all_to_all) {
-        if (sent(a, b_rank) != expected(b, a_rank))
-            return {text_of("sends ", sent(a, b_rank) * size, " bytes"),
-                    text_of("expects ", expected(b, a_rank) * size, " bytes")};
-        if (sent(b, a_rank) != expected(a, b_rank))
-            return {text_of("expects ", expected(a, b_rank) * size, " bytes"),
-                    text_of("sends ", sent(b, a_rank) * size, " bytes")};
-        return {};
-    }
-    if (a.count != b.count)
-        return {text_of("has ", a.count * size, " bytes"), text_of("has ", b.count * size, " bytes")};
+    const auto word = [](reduction how) { return how == reduction::sum ? "sum" : "maximum"; };
+    if (a.kind != b.kind) return sides("calls ", name_of(a.kind), name_of(b.kind));
+    if (a.format != b.format) return sides("has ", name_of(a.format), name_of(b.format));
+    if (a.how != b.how) return sides("asks for the ", word(a.how), word(b.how));
+    if (a.root != b.root) return sides("has root ", a.root, b.root);
+    if (a.bytes != b.bytes) return sides("has ", a.bytes, b.bytes, " bytes");
+    if (a.sends != b.expects) return {text_of("sends ", a.sends, " bytes"), text_of("expects ", b.expects, " bytes")};
+    if (a.expects != b.sends) return {text_of("expects ", a.expects, " bytes"), text_of("sends ", b.sends, " bytes")};
     return {};
+}
+
+/// The sentence on two ranks that disagree; operations as `described`.
+[[nodiscard]] inline std::string disagreement_text(const disagreement& found, integer rank,
+                                                   const std::string& operation, integer other,
+                                                   const std::string& others) {
+    return text_of("ranks disagree: rank ", rank, " is in ", operation, " and ", found.first, ", rank ", other,
+                   " is in ", others, " and ", found.second);
 }
 
 }  // namespace fathom::comm::detail

@@ -156,16 +156,14 @@ class thread_progress {
         integer with = 0;
         for (; with < meeting.size() && !found; ++with)
             if (with != op.seat->rank && meeting.of(with).arrived.load() > op.sequence)
-                found = disagreement_of(op.what, op.seat->rank, request_of(op, with), with);
+                found = disagreement_of(terms_of(op.what, with), terms_of(request_of(op, with), op.seat->rank));
         std::string other;
         if (found) {
             const request& theirs = request_of(op, --with);
             other = detail::described(theirs.kind, op.sequence, meeting.name.c_str(), theirs.label);
         }
         job_->leave(number_);
-        if (found)
-            job_->fail(text_of("ranks disagree: rank ", number_, " is in ", described(op), " and ", found.first,
-                               ", rank ", meeting.job_rank(with), " is in ", other, " and ", found.second));
+        if (found) job_->fail(disagreement_text(found, number_, described(op), meeting.job_rank(with), other));
         return true;
     }
     static const request& request_of(const thread_operation& op, integer rank) {

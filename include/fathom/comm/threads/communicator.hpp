@@ -3,8 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <fathom/comm/all_gather.hpp>
 #include <fathom/comm/communicator.hpp>
+#include <fathom/comm/detail/split_members.hpp>
 #include <fathom/comm/detail/thread_progress.hpp>
 #include <memory>
 #include <utility>
@@ -53,15 +53,7 @@ class communicator {
     void run(const request& what) { start(what).wait(); }
 
     [[nodiscard]] communicator split(integer colour, integer key, const char* name) {
-        const integer mine[2] = {colour, key};
-        std::vector<integer> all(static_cast<std::size_t>(size()) * 2);
-        run(all_gather(mine, all.data(), 2).from("split"));
-        std::vector<integer> members;  // ranks of this communicator
-        for (integer other = 0; other < size(); ++other)
-            if (all[static_cast<std::size_t>(other) * 2] == colour) members.push_back(other);
-        std::stable_sort(members.begin(), members.end(), [&](integer a, integer b) {
-            return all[static_cast<std::size_t>(a) * 2 + 1] < all[static_cast<std::size_t>(b) * 2 + 1];
-        });
+        std::vector<integer> members = detail::split_members(*this, colour, key);
         const integer place = std::find(members.begin(), members.end(), rank()) - members.begin();
         for (integer& member : members) member = seat_->meeting->job_rank(member);
         return {job_, job_->meeting(seat_->meeting, seat_->collectives, colour, name, members), place};

@@ -1,0 +1,31 @@
+// A function run as one of the processes of an MPI job, which end together: with the first error, or well.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <fathom/comm/mpi/communicator.hpp>
+#include <fathom/comm/mpi/environment.hpp>
+
+namespace fathom::comm::mpi {
+
+/// Starts MPI, calls body(communicator of all processes) and ends MPI. A rank that throws cannot take part in that end:
+/// it writes its rank and the text to standard error and ends all processes, whose exit status the launcher makes
+/// known.
+template <class Body> void run(Body&& body, watchdog limit = {}) {
+    const environment mpi;
+    int rank = 0;
+    detail::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+    try {
+        communicator all{MPI_COMM_WORLD, limit};
+        body(all);
+        return;
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, problem.what());
+    } catch (...) {
+        std::fprintf(stderr, "rank %d: an exception without a text\n", rank);
+    }
+    std::fflush(stderr);
+    environment::end_all(1);
+}
+
+}  // namespace fathom::comm::mpi

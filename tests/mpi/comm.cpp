@@ -1,0 +1,110 @@
+// Every collective over MPI, on as many processes as run this; and jobs with a fault, which end with a sentence.
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fathom/comm.hpp>
+#include <fathom/mpi.hpp>
+#include <vector>
+
+#include "../unit/comm/every_collective.hpp"
+#include "../unit/scratch_folder.hpp"
+
+namespace fathom {
+namespace {
+
+using ranks_of_processes = comm::mpi::communicator;
+
+ranks_of_processes& world() {
+    static const comm::mpi::environment mpi;
+    static ranks_of_processes all;
+    return all;
+}
+
+TEST_CASE_TEMPLATE("mpi: all_reduce and reduce_scatter are the plain loop's bits", T, double, float, bf16, std::int64_t,
+                   std::int32_t) {
+    test::reductions<T>(world());
+}
+TEST_CASE_TEMPLATE("mpi: all_gather, broadcast and all_to_all", T, double, float, bf16, std::int64_t, std::int32_t,
+                   std::byte) {
+    test::gathers<T>(world());
+    test::lengths<T>(world());
+}
+TEST_CASE("mpi: exchanges and handles in any order") {
+    if (world().size() > 2) test::ring(world());
+    if (world().size() == 2) test::groupings(world());
+    if (world().size() > 1) test::orders(world());
+}
+TEST_CASE("mpi: a foreign communicator, and parts of it") {
+    MPI_Comm foreign = MPI_COMM_NULL;
+    world();
+    const bool last = world().rank() == world().size() - 1;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, last ? -1 : static_cast<int>(world().rank()), &foreign);
+    {
+        ranks_of_processes ranks{foreign, {}, "foreign"};
+        CHECK(ranks.size() == world().size());
+        CHECK(ranks.rank() == (last ? 0 : world().rank() + 1));
+        ranks_of_processes alone = ranks.split(-ranks.rank(), 0, "alone");
+        CHECK(alone.size() == 1);
+        std::int64_t one = 1;
+        alone.run(comm::all_reduce(&one, 1));
+        ranks.run(comm::all_reduce(&one, 1));
+        CHECK(one == world().size());
+    }
+    MPI_Comm_free(&foreign);
+}
+TEST_CASE("mpi: delays and reordering by seed") {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+        comm::faulty<ranks_of_processes> ranks{world().split(0, 0, "all"),
+                                               {.seed = seed, .delay = 0.3, .reorder = 0.5}};
+        test::orders(ranks);
+    }
+}
+TEST_CASE("mpi: what other communicators promise holds here") {
+    float x = 0;
+    CHECK(test::message_of([&] { world().run(comm::broadcast(&x, 1, 99)); }) ==
+          text_of("broadcast of world: the root is rank 99, expected one below ", world().size()));
+    comm::mpi::communicator mine = world().split(0, 0, "recorded");
+    std::vector<float> data(5'000);
+    mine.run(comm::all_reduce(data.data(), 5'000).from("norm"));
+    const comm::flight_record& last = mine.recorder()[mine.recorder().size() - 1];
+    CHECK(last.bytes == 20'000);
+    CHECK(last.state == comm::record_state::done);
+    CHECK(mine.recorder().bytes(comm::operation::all_reduce) == 20'000);
+}
+
+/// Jobs that must not end well: rank 1 does what `fault` says, all others go on.
+template <class Fault> void job(Fault&& fault, comm::watchdog limit = {}) {
+    comm::mpi::run(
+        [&](ranks_of_processes& ranks) {
+            std::vector<float> data(10'000);
+            ranks.run(comm::all_reduce(data.data(), 10'000).from("first"));
+            if (ranks.rank() == 1) fault(ranks, data);
+            ranks.run(comm::all_reduce(data.data(), 10'000).from("second"));
+        },
+        limit);
+}
+TEST_SUITE("faults" * doctest::skip()) {
+    TEST_CASE("stopped") {
+        job([](auto&, auto&) { ::kill(::getpid(), SIGSTOP); }, {std::chrono::seconds{1}});
+    }
+    TEST_CASE("throws") {
+        job([](auto&, auto&) { fail("the disk is full"); });
+    }
+    TEST_CASE("disagrees") {
+        job([](auto& ranks, auto& data) { ranks.run(comm::all_reduce(data.data(), 9'999).from("shorter")); });
+    }
+    TEST_CASE("killed") {
+        job([](auto&, auto&) { ::kill(::getpid(), SIGKILL); });
+    }
+    TEST_CASE("forgets") {
+        job([](auto& ranks, auto& data) {
+            static_cast<void>(ranks.start(comm::all_reduce(data.data(), 10'000).from("forgotten")));
+        });
+    }
+}
+
+}  // namespace
+}  // namespace fathom

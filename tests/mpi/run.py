@@ -1,0 +1,60 @@
+"""Runs the program of MPI tests on several numbers of processes, then its jobs with a fault.
+
+Each of those must end with a sentence that names the rank and the operation.
+"""
+import os
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+from checks import checks  # noqa: E402
+
+# Each fault is one test case of the program, in which rank 1 of 3 goes wrong; what the output must hold.
+FAULTS = {
+    "stopped": "all_reduce #1 of world (second) was not finished within 1 s: rank 1 never came",
+    "throws": "rank 1: the disk is full",
+    "disagrees": "all_reduce #1 of world (shorter) and has 39996 bytes",
+    "killed": "rank 1",
+    "forgets": "rank 1 left all_reduce #1 of world (forgotten) unfinished",
+}
+
+
+def mpirun(program, ranks, *options):
+    # Without the first option root is refused, without the second more ranks than cores.
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), program, "-nc", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", errors="replace",
+                          timeout=300)
+
+
+def check_ranks(program, ranks):
+    done = mpirun(program, ranks)
+    passed = done.stdout.count("SUCCESS!")
+    if done.returncode or passed != ranks:
+        return [f"status {done.returncode}, {passed} of {ranks} ranks passed", *done.stdout.splitlines()[-60:],
+                *done.stderr.splitlines()[-20:]], []
+    return [], []
+
+
+def check_fault(program, fault, promised):
+    done = mpirun(program, 3, "-ns", "-tc=" + fault)
+    output = done.stdout + done.stderr
+    if not done.returncode:
+        return ["the job ended well"], []
+    return ([] if promised in output else [f"no `{promised}` in:", *output.splitlines()[-40:]]), []
+
+
+def main():
+    program, todo = sys.argv[1], checks(None)
+    if not shutil.which("mpirun"):
+        todo.skip("mpi", "no mpirun here")
+    else:
+        for ranks in (1, 2, 3, 4):
+            todo.add(f"mpi: every collective on {ranks} processes", lambda n=ranks: check_ranks(program, n))
+        for fault, promised in FAULTS.items():
+            todo.add(f"mpi: rank 1 {fault}", lambda f=fault, p=promised: check_fault(program, f, p))
+    todo.run()
+
+
+main()
