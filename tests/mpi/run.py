@@ -46,7 +46,7 @@ def check_fault(program, fault, promised):
 
 
 def main():
-    program, todo = sys.argv[1], checks(None)
+    program, todo = os.path.abspath(sys.argv[1]), checks(None)
     if not shutil.which("mpirun"):
         todo.skip("mpi", "no mpirun here")
     else:

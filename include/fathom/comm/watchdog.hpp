@@ -21,11 +21,14 @@ struct rank_standing {
 struct watchdog {
     std::chrono::nanoseconds limit = std::chrono::minutes{10};
 
-    /// One sentence on the operation and those that never came to it, then one on each rank.
-    [[nodiscard]] std::string report(const std::string& unfinished, std::span<const integer> absent,
-                                     std::span<const rank_standing> ranks) const {
-        std::string text =
-            text_of(unfinished, " was not finished within ", std::chrono::duration<double>(limit).count(), " s");
+    /// The beginning of a report on an operation that came to the limit.
+    [[nodiscard]] std::string overdue(const std::string& operation) const {
+        return text_of(operation, " was not finished within ", std::chrono::duration<double>(limit).count(), " s");
+    }
+    /// What is wrong, with those that never came to the operation; then what each rank does.
+    [[nodiscard]] static std::string report(const std::string& wrong, std::span<const integer> absent,
+                                            std::span<const rank_standing> ranks) {
+        std::string text = wrong;
         if (!absent.empty()) text += absent.size() == 1 ? ": rank" : ": ranks";
         for (const integer rank : absent) text += text_of(' ', rank);
         text += absent.empty() ? ": all ranks came, not all moved their data" : " never came";

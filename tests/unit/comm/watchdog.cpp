@@ -26,19 +26,50 @@ std::string end_of(integer ranks, const std::function<void(communicator&)>& body
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_CASE("comm watchdog: a rank that never comes is named, with all that wait and where") {
+    std::atomic<int> waiting{2};
     const std::string message = end_of(
         3,
-        [](communicator& ranks) {
+        [&](communicator& ranks) {
             communicator tp = ranks.split(0, 0, "tp");
             std::int64_t x = 1;
             tp.run(comm::all_reduce(&x, 1).from("first"));
-            if (ranks.rank() != 1) tp.run(comm::all_reduce(&x, 1).from("second"));
+            if (ranks.rank() == 1) {
+                for (int left; (left = waiting.load()) > 0;) waiting.wait(left);
+                return;
+            }
+            const std::string theirs = message_of([&] { tp.run(comm::all_reduce(&x, 1).from("second")); });
+            --waiting;
+            waiting.notify_all();
+            fail(theirs);
         },
         soon);
     CHECK(has(message, "all_reduce #1 of tp (second) was not finished within 0.2 s: rank 1 never came"));
     CHECK(has(message, "rank 0 waits in all_reduce #1 of tp (second)"));
-    CHECK(has(message, "rank 1 has ended, last in all_reduce #0 of tp (first)"));
+    CHECK(has(message, "rank 1 is not in an operation, last in all_reduce #0 of tp (first)"));
     CHECK(has(message, "rank 2 waits in all_reduce #1 of tp (second)"));
+}
+
+TEST_CASE("comm watchdog: a rank that ended will never come, which is said at once") {
+    const std::string message = end_of(
+        3,
+        [](communicator& ranks) {
+            std::int64_t x = 1;
+            ranks.run(comm::all_reduce(&x, 1));
+            if (ranks.rank() != 1) ranks.run(comm::all_reduce(&x, 1).from("second"));
+        },
+        never);
+    CHECK(has(message, "all_reduce #1 of world (second) cannot be finished: rank 1 never came"));
+    CHECK(has(message, "rank 1 has ended, last in all_reduce #0 of world"));
+    const std::string ring = end_of(
+        2,
+        [](communicator& ranks) {
+            float x = 0;
+            const std::vector<comm::message> messages{comm::receive_from(0, &x, 1)};
+            if (ranks.rank() == 1) ranks.run(comm::exchange(messages));
+        },
+        never);
+    CHECK(has(ring, "exchange #0 of world cannot be finished: rank 0 never came"));
+    CHECK(has(ring, "rank 0 has ended, never was in one"));
 }
 
 TEST_CASE("comm watchdog: communicators in different orders, blocking: both waits are named") {
@@ -101,8 +132,8 @@ TEST_CASE("comm watchdog: calls that disagree are named at once") {
     };
     std::string message = two(comm::all_reduce(x, 4).from("norm"), comm::all_gather(x, x + 4, 1).from("weights"));
     CHECK(has(message, "ranks disagree: "));
-    CHECK(has(message, " is in all_reduce #0 of world (norm) and all_reduce"));
-    CHECK(has(message, " is in all_gather #0 of world (weights) and all_gather"));
+    CHECK(has(message, " is in all_reduce #0 of world (norm)"));
+    CHECK(has(message, " is in all_gather #0 of world (weights)"));
     message = two(comm::all_reduce(x, 4), comm::all_reduce(x, 3));
     CHECK(has(message, "has 16 bytes"));
     CHECK(has(message, "has 12"));

@@ -60,23 +60,26 @@ struct terms {
     return made;
 }
 
-/// What two ranks disagree on in what should be one collective, in words of either side; empty if they agree.
+/// What two ranks disagree on in what should be one collective, in words of either side.
 struct disagreement {
+    bool found = false;
     std::string first{}, second{};
-    explicit operator bool() const { return !first.empty(); }
+    explicit operator bool() const { return found; }
 };
 [[nodiscard]] inline disagreement disagreement_of(const terms& a, const terms& b) {
     const auto sides = [](const char* word, const auto& first, const auto& second, const char* unit = "") {
-        return disagreement{text_of(word, first, unit), text_of(word, second, unit)};
+        return disagreement{true, text_of(" and ", word, first, unit), text_of(" and ", word, second, unit)};
     };
     const auto word = [](reduction how) { return how == reduction::sum ? "sum" : "maximum"; };
-    if (a.kind != b.kind) return sides("calls ", name_of(a.kind), name_of(b.kind));
+    if (a.kind != b.kind) return {true, {}, {}};  // their names say it
     if (a.format != b.format) return sides("has ", name_of(a.format), name_of(b.format));
     if (a.how != b.how) return sides("asks for the ", word(a.how), word(b.how));
     if (a.root != b.root) return sides("has root ", a.root, b.root);
     if (a.bytes != b.bytes) return sides("has ", a.bytes, b.bytes, " bytes");
-    if (a.sends != b.expects) return {text_of("sends ", a.sends, " bytes"), text_of("expects ", b.expects, " bytes")};
-    if (a.expects != b.sends) return {text_of("expects ", a.expects, " bytes"), text_of("sends ", b.sends, " bytes")};
+    if (a.sends != b.expects)
+        return {true, text_of(" and sends ", a.sends, " bytes"), text_of(" and expects ", b.expects, " bytes")};
+    if (a.expects != b.sends)
+        return {true, text_of(" and expects ", a.expects, " bytes"), text_of(" and sends ", b.sends, " bytes")};
     return {};
 }
 
@@ -84,8 +87,8 @@ struct disagreement {
 [[nodiscard]] inline std::string disagreement_text(const disagreement& found, integer rank,
                                                    const std::string& operation, integer other,
                                                    const std::string& others) {
-    return text_of("ranks disagree: rank ", rank, " is in ", operation, " and ", found.first, ", rank ", other,
-                   " is in ", others, " and ", found.second);
+    return text_of("ranks disagree: rank ", rank, " is in ", operation, found.first, ", rank ", other, " is in ",
+                   others, found.second);
 }
 
 }  // namespace fathom::comm::detail

@@ -151,6 +151,14 @@ class thread_job {
         }
         wait_until_all_left();
     }
+    /// A rank's work is over: those that wait for it look whether it came.
+    void leave_for_good(integer number) {
+        thaw(number);
+        rank(number).doing.store(rank_standing::state::ended);
+        left_.store(true);
+        for (thread_rank& each : ranks_) each.sleep.ring();
+    }
+    [[nodiscard]] bool somebody_left() const { return left_.load(); }
     [[nodiscard]] bool has_ended() const { return state_.load() == state::ended; }
     [[nodiscard]] std::string reason() {
         const std::lock_guard lock{mutex_};
@@ -215,6 +223,7 @@ class thread_job {
     std::deque<made> meetings_;
     std::mutex mutex_;
     std::atomic<state> state_{state::runs};
+    std::atomic<bool> left_{false};
     integer frozen_by_ = -1;
     std::string reason_;
 };

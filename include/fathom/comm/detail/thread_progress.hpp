@@ -64,7 +64,10 @@ class thread_progress {
         const auto began = std::chrono::steady_clock::now();
         while (!done(op)) {
             const auto waited = std::chrono::steady_clock::now() - began;
-            if (waited >= job_->limit().limit) job_->fail(report(op));
+            if (waited >= job_->limit().limit)
+                job_->fail(watchdog::report(job_->limit().overdue(described(op)), absent_from(op), job_->standings()));
+            if (waits_for_the_gone(op))
+                job_->fail(watchdog::report(described(op) + " cannot be finished", absent_from(op), job_->standings()));
             const std::uint32_t ticket = me_->sleep.ticket();
             if (!done_before_sleep(op)) me_->sleep.sleep(ticket, job_->limit().limit - waited);
             me_->sleep.awake();
@@ -270,7 +273,8 @@ class thread_progress {
         return true;
     }
 
-    std::string report(const thread_operation& op) {
+    /// The job's numbers of the ranks that this rank waits for and that have not come.
+    static std::vector<integer> absent_from(const thread_operation& op) {
         thread_meeting& meeting = *op.seat->meeting;
         std::vector<integer> absent;
         if (op.what.kind != operation::exchange) {
@@ -283,7 +287,18 @@ class thread_progress {
                     absent.push_back(peer);
             }
         }
-        return job_->limit().report(described(op), absent, job_->standings());
+        return absent;
+    }
+    /// Whether a rank's work is over that should still come. Its end is seen before what it did is looked at again.
+    bool waits_for_the_gone(const thread_operation& op) {
+        if (!job_->somebody_left()) return false;
+        for (const integer rank : absent_from(op)) {
+            if (job_->rank(rank).doing.load() != rank_standing::state::ended) continue;
+            if (done(op)) return false;
+            const std::vector<integer> still = absent_from(op);
+            if (std::find(still.begin(), still.end(), rank) != still.end()) return true;
+        }
+        return false;
     }
 
     thread_job* job_;

@@ -29,11 +29,8 @@ class group {
     [[nodiscard]] bool has_ended() const { return job_->has_ended(); }
     /// Why the job ended.
     [[nodiscard]] std::string reason() const { return job_->reason(); }
-    /// A rank's work is over; others that wait for it will say so.
-    void leave(integer number) const {
-        job_->thaw(number);
-        job_->rank(number).doing.store(rank_standing::state::ended, std::memory_order_relaxed);
-    }
+    /// A rank's work is over; who still waits for it throws an error that says so.
+    void leave(integer number) const { job_->leave_for_good(number); }
 
   private:
     std::shared_ptr<detail::thread_job> job_;

@@ -295,8 +295,8 @@ class progress {
             data = static_cast<char*>(m.data);
             bytes = m.bytes();
             if (theirs.about.bytes != bytes || theirs.about.format != m.format)
-                found = {text_of("expects ", bytes, " bytes (", name_of(m.format), ')'),
-                         text_of("sends ", theirs.about.bytes, " bytes (", name_of(theirs.about.format), ')')};
+                found = {true, text_of(" and expects ", bytes, " bytes (", name_of(m.format), ')'),
+                         text_of(" and sends ", theirs.about.bytes, " bytes (", name_of(theirs.about.format), ')')};
         } else {
             std::tie(data, bytes) = incoming(op, from.peer);
             found = disagreement_of(comm::detail::terms_of(op.what, from.peer), theirs.about);
@@ -342,7 +342,7 @@ class progress {
         for (const transfer& each : op.transfers)
             if (const integer rank = op.at->job_rank(each.peer); !seen(rank))
                 standings.push_back({rank, rank_standing::state::stalls, {}});
-        return limit_.report(described(op), absent, standings);
+        return watchdog::report(limit_.overdue(described(op)), absent, standings);
     }
 
     watchdog limit_;
