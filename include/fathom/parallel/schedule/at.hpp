@@ -75,7 +75,7 @@ template <int Ranks, int Actions, int Transfers> struct stored_table {
 
 template <class Schedule, int Count> constexpr std::array<step, Count> written(const shape& s) {
     std::array<step, Count> steps{};
-    if constexpr (Count > 0) write<Schedule>(s, steps.data());
+    write<Schedule>(s, steps.data());
     return steps;
 }
 
@@ -96,13 +96,6 @@ template <int Transfers> struct ordered {
     }
 };
 
-template <class Table> constexpr bool sizes_fit() {
-    if constexpr (requires { Table::fits; })
-        return Table::fits;
-    else
-        return true;
-}
-
 }  // namespace detail
 
 /// A schedule for that many ranks and micro-batches. A type of your own is as good: it needs
@@ -110,10 +103,11 @@ template <class Table> constexpr bool sizes_fit() {
 ///     static constexpr schedule::step steps[] = {{0, work::forward, 0}, ...};
 template <class Schedule, integer Ranks, integer MicroBatches>
 struct at : Schedule::template sizes<Ranks, MicroBatches> {
-    static constexpr bool fits = Schedule::fits(static_cast<int>(Ranks), static_cast<int>(MicroBatches));
+    static constexpr bool fits = Schedule::fits(Ranks, MicroBatches);
+    using written = std::conditional_t<fits, Schedule, gpipe>;  // a stand-in, so that one broken rule is one error
     static constexpr schedule::shape shape =
-        fits ? shape_of<Schedule>(static_cast<int>(Ranks), static_cast<int>(MicroBatches)) : schedule::shape{};
-    static constexpr auto steps = detail::written < Schedule, fits ? write<Schedule>(shape, nullptr) : 0 > (shape);
+        shape_of<written>(fits ? static_cast<int>(Ranks) : 1, fits ? static_cast<int>(MicroBatches) : 1);
+    static constexpr auto steps = detail::written<written, write<written>(shape, nullptr)>(shape);
 };
 
 /// The table that runs: actions with their exchanges.
@@ -130,9 +124,8 @@ template <class Table> inline constexpr proof proof_of = detail::order_of<Table>
 
 /// static_assert(schedule::proven<mine>): a table that does not hold is one error, with the place in its notes.
 template <class Table>
-inline constexpr bool proven =
-    !detail::sizes_fit<Table>() || rule::schedule_holds<Table, proof_of<Table>.found, on_rank<proof_of<Table>.rank>,
-                                                        at_action<proof_of<Table>.action>>::holds;
+inline constexpr bool proven = rule::schedule_holds<Table, proof_of<Table>.found, on_rank<proof_of<Table>.rank>,
+                                                    at_action<proof_of<Table>.action>>::holds;
 
 }  // namespace schedule
 

@@ -1,0 +1,13 @@
+// DualPipe needs enough micro-batches to fill both ways.
+#include <fathom/parallel/schedule/at.hpp>
+
+using namespace fathom;
+
+#ifdef REFUSED
+// refused: fathom: DualPipe is fed from both ends. fix: pick an even number of ranks, and an even number of
+//     micro-batches that is at least twice the ranks.
+using fact = schedule::at<schedule::dual_pipe, 4, 6>;
+#else
+using fact = schedule::at<schedule::dual_pipe, 4, 8>;
+#endif
+constexpr bool holds = schedule::proven<fact>;
