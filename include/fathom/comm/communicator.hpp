@@ -4,6 +4,7 @@
 #include <concepts>
 #include <fathom/comm/flight_recorder.hpp>
 #include <fathom/comm/request.hpp>
+#include <utility>
 
 namespace fathom::comm {
 
@@ -31,5 +32,8 @@ concept communicator = requires(C& ranks, const C& seen, const request& what, in
     { ranks.run(what) } -> std::same_as<void>;
     { ranks.split(number, number, name) } -> std::same_as<C>;
 };
+
+/// What `start` of a communicator gives: for operations that are kept while others run.
+template <communicator C> using handle_of = decltype(std::declval<C&>().start(std::declval<const request&>()));
 
 }  // namespace fathom::comm

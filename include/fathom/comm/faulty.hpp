@@ -103,7 +103,7 @@ template <communicator Inner> class faulty {
     struct issued : detail::faulty_operation {
         void issue() override { under_way.emplace(inner->start(what)); }
         std::shared_ptr<Inner> inner;
-        std::optional<decltype(std::declval<Inner&>().start(std::declval<const request&>()))> under_way;
+        std::optional<handle_of<Inner>> under_way;
     };
 
   public:

@@ -7,7 +7,6 @@
 #include <fathom/comm.hpp>
 #include <numeric>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace fathom::test {
@@ -150,7 +149,7 @@ template <class Ranks> void ring(Ranks& ranks) {
 
 /// Two ranks that group the same messages differently.
 template <class Ranks> void groupings(Ranks& ranks) {
-    using handle = decltype(ranks.start(std::declval<comm::request>()));
+    using handle = comm::handle_of<Ranks>;
     const integer peer = 1 - ranks.rank();
     std::int32_t in[40], out[40];
     std::iota(out, out + 40, 100 * static_cast<std::int32_t>(ranks.rank()));
@@ -172,7 +171,7 @@ template <class Ranks> void groupings(Ranks& ranks) {
 /// Two communicators, waited for in different orders.
 template <class Ranks> void orders(Ranks& ranks) {
     const integer n = ranks.size();
-    using handle = decltype(ranks.start(std::declval<comm::request>()));
+    using handle = comm::handle_of<Ranks>;
     Ranks other = ranks.split(0, -ranks.rank(), "reversed");
     CHECK(other.rank() == n - 1 - ranks.rank());
     constexpr int many = 100;

@@ -147,10 +147,15 @@ TEST_CASE("comm watchdog: calls that disagree are named at once") {
     CHECK(has(message, "has root 0"));
     CHECK(has(message, "has root 1"));
     // Two are enough, though a third never comes.
+    std::atomic<bool> over{false};
     message = end_of(
         3,
         [&](communicator& ranks) {
-            if (ranks.rank() != 1) ranks.run(comm::all_reduce(x, ranks.rank() == 0 ? 4 : 3));
+            if (ranks.rank() == 1) return over.wait(false);
+            const std::string theirs = message_of([&] { ranks.run(comm::all_reduce(x, ranks.rank() == 0 ? 4 : 3)); });
+            over = true;
+            over.notify_all();
+            fail(theirs);
         },
         never);
     CHECK(has(message, "has 16 bytes"));

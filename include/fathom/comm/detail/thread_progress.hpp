@@ -53,14 +53,12 @@ class thread_progress {
             thread_rank* rank;
             ~leaves() { rank->doing.store(rank_standing::state::computes, std::memory_order_relaxed); }
         } const afterwards{me_};
-        const bool crowded = job_->crowded();
-        for (int spin = 0; spin < (crowded ? 16 : 2'000); ++spin) {
+        // Another rank on its own core answers within spins; one that shares this core, or lost its own to another
+        // program, needs this one to step aside.
+        for (int spin = job_->crowded() ? 0 : 300; spin > 0; --spin, pause())
             if (done(op)) return;
-            if (crowded)
-                std::this_thread::yield();
-            else
-                pause();
-        }
+        for (int turn = 0; turn < 16; ++turn, std::this_thread::yield())
+            if (done(op)) return;
         const auto began = std::chrono::steady_clock::now();
         while (!done(op)) {
             const auto waited = std::chrono::steady_clock::now() - began;
