@@ -24,10 +24,9 @@ struct model_L : deepseek_llm<vocab_size<16'384>, hidden_size<512>, num_hidden_l
                               num_key_value_heads<4>, intermediate_size<1'408>, max_position_embeddings<2'048>,
                               initializer_range<0.02>> {};
 
-// What backward recomputes costs almost nothing here and keeps memory small.
 template <class Number>
-struct S : training<model_S, mesh<>, precision<weights<Number>>, sequence_length<256>, micro_batch<8>,
-                    recompute<norms, swiglu>> {};
+struct S : training<model_S, mesh<>, precision<weights<Number>>, sequence_length<256>, micro_batch<8>> {};
+// What backward recomputes costs little here and keeps memory small.
 template <class Number>
 struct M : training<model_M, mesh<>, precision<weights<Number>>, sequence_length<512>, micro_batch<4>,
                     recompute<norms, swiglu>> {};

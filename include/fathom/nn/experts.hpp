@@ -74,7 +74,6 @@ template <class T> struct experts {
     struct workspace {
         tensor<A, axis::tokens, axis::experts> logits, dscores;
         matrix<A> dweights, drow_weight;
-        matrix<double> unread_loss;
         tensor<T, axis::expert_tokens, axis::intermediate> act, dact;
         matrix<T> rows;  // [tokens * k, hidden]: outputs of experts, or gradients of their inputs
         typename feed_forward<T>::workspace shared;
@@ -139,7 +138,6 @@ template <class T> struct experts {
         w.dscores = memory.take<A>(n, e);
         w.dweights = memory.take<A>(n, top_k());
         w.drow_weight = memory.take<A>(1, r);
-        w.unread_loss = memory.take<double>(1, 1);
         if (again.swiglu) w.act = memory.take<T>(r, of.moe_intermediate_size);
         w.dact = memory.take<T>(r, of.moe_intermediate_size);
         w.rows = memory.take<T>(r, of.hidden_size);
@@ -203,7 +201,7 @@ template <class T> struct experts {
         matrix<const A> extra;
         if (batch.balance_weight != 0) {
             ops::fill_zero(queue, w.dscores.data, w.dscores.size());
-            balance(queue, batch, s, w.unread_loss.data, w.dscores);
+            balance(queue, batch, s, nullptr, w.dscores);
             extra = w.dscores;
         }
         ops::route_backward<A>(queue, of.router, d.dlogits, w.dweights, s.scores, s.ids, s.weights, extra);

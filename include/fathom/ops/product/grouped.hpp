@@ -87,7 +87,7 @@ void grouped_product_weight(host::queue& queue, matrix<A> dw, matrix<Y> dy, matr
                               (x_rows != nullptr || x.rows >= offsets[groups]) &&
                               (dy_rows != nullptr || dy.rows >= offsets[groups]),
                           dw.rows, dw.width, dy.rows, dy.width, x.rows, x.width);
-    const detail::tiling tiles{N, dw.width};
+    const detail::tiling tiles{N, dw.width, pieces(16, groups)};  // the groups are shared among workers too
     const auto gradient = detail::gathered(dy, dy_rows, offsets[groups]);
     const auto input = detail::gathered(x, x_rows, offsets[groups]);
     queue.enqueue(groups * tiles.count(), [&](integer task, int worker) {

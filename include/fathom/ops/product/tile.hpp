@@ -53,10 +53,10 @@ void multiply_tile(arena scratch, matrix<Out> out, bool accumulate, side left_si
     static_assert(std::is_same_v<A, accumulator_t<Right>>, "both operands of a product are summed in one format");
     const bool left_plain = left_side == side::plain, right_plain = right_side == side::plain;
     const integer k = left_plain ? left.values.width : left.values.rows;
-    // Where the sum runs down the rows of an operand and they lie a power of two apart, oneDNN can take three times as
-    // long as copying to panels and multiplying those does.
-    const bool copy_left = !left_plain;
-    const bool copy_right = right_plain && (copy_left || right.values.stride % 512 == 0);
+    // Where the sum runs down the rows of an operand and they lie a power of two apart, oneDNN can take twice as long
+    // as copying to panels and multiplying those does; elsewhere the copies are lost time.
+    const bool copy_left = !left_plain && left.values.stride % 512 == 0;
+    const bool copy_right = right_plain && right.values.stride % 512 == 0;
     const bool as_they_lie = std::is_same_v<A, Left> && std::is_same_v<A, Right> && left.rows == nullptr &&
                              right.rows == nullptr && !copy_left && !copy_right;
     const integer depth = as_they_lie && k > 0 ? k : tile_depth;
@@ -105,13 +105,15 @@ struct cut {
     }
 };
 
-/// The tiles of a result: smaller ones where there would be too few to share among workers. Depends on shapes alone.
+/// The tiles of a result: smaller ones where there would be fewer than `wanted`, too few to share among workers.
+/// Depends on shapes alone.
 struct tiling {
     cut rows, columns;
 
-    constexpr tiling(integer row_count, integer column_count) : rows(0, 1), columns(0, 1) {
+    constexpr tiling(integer row_count, integer column_count, integer wanted = 4) : rows(0, 1), columns(0, 1) {
         integer tall = tile_side, wide = tile_side;
-        while (pieces(row_count, tall) * pieces(column_count, wide) < 4 && (tall > least_side || wide > least_side)) {
+        while (pieces(row_count, tall) * pieces(column_count, wide) < wanted &&
+               (tall > least_side || wide > least_side)) {
             const bool taller = (row_count < tall ? row_count : tall) >= (column_count < wide ? column_count : wide);
             (wide == least_side || (tall > least_side && taller) ? tall : wide) /= 2;
         }
