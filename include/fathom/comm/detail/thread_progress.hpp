@@ -64,8 +64,8 @@ class thread_progress {
             const auto waited = std::chrono::steady_clock::now() - began;
             if (waited >= job_->limit().limit)
                 job_->fail(watchdog::report(job_->limit().overdue(described(op)), absent_from(op), job_->standings()));
-            if (waits_for_the_gone(op))
-                job_->fail(watchdog::report(described(op) + " cannot be finished", absent_from(op), job_->standings()));
+            if (const std::vector<integer> gone = gone_from(op); !gone.empty())
+                job_->fail(watchdog::report(described(op) + " cannot be finished", gone, job_->standings()));
             const std::uint32_t ticket = me_->sleep.ticket();
             if (!done_before_sleep(op)) me_->sleep.sleep(ticket, job_->limit().limit - waited);
             me_->sleep.awake();
@@ -287,16 +287,15 @@ class thread_progress {
         }
         return absent;
     }
-    /// Whether a rank's work is over that should still come. Its end is seen before what it did is looked at again.
-    bool waits_for_the_gone(const thread_operation& op) {
-        if (!job_->somebody_left()) return false;
-        for (const integer rank : absent_from(op)) {
-            if (job_->rank(rank).doing.load() != rank_standing::state::ended) continue;
-            if (done(op)) return false;
-            const std::vector<integer> still = absent_from(op);
-            if (std::find(still.begin(), still.end(), rank) != still.end()) return true;
-        }
-        return false;
+    /// Those of them whose work is over. An end is seen before what the rank did is looked at again.
+    std::vector<integer> gone_from(const thread_operation& op) {
+        if (!job_->somebody_left()) return {};
+        std::vector<integer> gone = absent_from(op);
+        std::erase_if(gone, [&](integer rank) { return job_->rank(rank).doing.load() != rank_standing::state::ended; });
+        if (gone.empty() || done(op)) return {};
+        const std::vector<integer> still = absent_from(op);
+        std::erase_if(gone, [&](integer rank) { return std::find(still.begin(), still.end(), rank) == still.end(); });
+        return gone;
     }
 
     thread_job* job_;
