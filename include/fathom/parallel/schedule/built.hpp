@@ -40,9 +40,10 @@ class built {
     /// Lowers steps of one's own. Throws `error` where they do not hold, with rank and action.
     built(const schedule::shape& s, std::span<const step> steps, std::string_view name = "a schedule of your own")
         : name_(name), shape_(s) {
-        if (!s.sound())
+        if (!s.sound() || s.ranks > schedule::proof::most_ranks)
             fail(name, ": found ", s.ranks, " ranks, ", s.micro_batches, " micro-batches and ", s.chunks,
-                 " chunks, expected at least one of each, and with route::v or route::two_way two chunks");
+                 " chunks, expected at least one of each, at most ", schedule::proof::most_ranks,
+                 " ranks, and with route::v or route::two_way two chunks");
         actions_.resize(static_cast<std::size_t>(most_actions(s, static_cast<int>(steps.size()))));
         transfers_.resize(static_cast<std::size_t>(most_transfers(s)));
         begin_.resize(static_cast<std::size_t>(s.ranks) + 1);
