@@ -90,6 +90,13 @@ TEST_SUITE("faults" * doctest::skip()) {
     TEST_CASE("stopped") {
         job([](auto&, auto&) { ::kill(::getpid(), SIGSTOP); }, {std::chrono::seconds{1}});
     }
+    TEST_CASE("stopped inside") {
+        const auto fault = [](auto& ranks, auto& data) {
+            auto under_way = ranks.start(comm::all_reduce(data.data(), 10'000).from("second"));
+            ::kill(::getpid(), SIGSTOP);
+        };
+        job(fault, {std::chrono::seconds{1}});
+    }
     TEST_CASE("throws") {
         job([](auto&, auto&) { fail("the disk is full"); });
     }

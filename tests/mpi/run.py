@@ -14,6 +14,7 @@ from checks import checks  # noqa: E402
 # Each fault is one test case of the program, in which rank 1 of 3 goes wrong; what the output must hold.
 FAULTS = {
     "stopped": "all_reduce #1 of world (second) was not finished within 1 s: rank 1 never came",
+    "stopped inside": "in all_reduce #1 of world (second); rank 1 came and stopped",
     "throws": "rank 1: the disk is full",
     "disagrees": "all_reduce #1 of world (shorter) and has 39996 bytes",
     "killed": "rank 1",

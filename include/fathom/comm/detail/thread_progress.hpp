@@ -74,10 +74,8 @@ class thread_progress {
 
     /// The handle is gone. If the operation is not done, its buffers may go too: the job cannot go on.
     void release(thread_operation& op) {
-        if (!op.done) {
-            job_->freeze(number_, text_of("rank ", number_, " left ", described(op), " unfinished"));
-            std::erase(me_->pending, &op);
-        }
+        if (!op.done) job_->freeze(number_, text_of("rank ", number_, " left ", described(op), " unfinished"));
+        std::erase(me_->pending, &op);  // done ones stay there when an error cut `advance_all` short
         me_->unused.push_back(&op);
     }
 

@@ -112,8 +112,8 @@ class progress {
             if (broken_.empty()) broken_ = text_of("rank ", job_rank(op), " left ", described(op), " unfinished");
             for (transfer& each : op.transfers) call_back(each.handle, each.receives);
             for (part& each : op.parts) call_back(each.heard, true);
-            std::erase(pending_, &op);
         }
+        std::erase(pending_, &op);  // done ones stay there when an error cut `advance_all` short
         unused_.push_back(&op);
     }
     [[nodiscard]] const watchdog& limit() const { return limit_; }
@@ -138,12 +138,12 @@ class progress {
     }
     static void call_back(MPI_Request& handle, bool receives) {
         if (handle == MPI_REQUEST_NULL) return;
-        if (receives) {
-            MPI_Cancel(&handle);
-            MPI_Wait(&handle, MPI_STATUS_IGNORE);
-        } else {
-            MPI_Request_free(&handle);  // a send cannot be called back; it only reads
-        }
+        // A send cannot be called back, it only reads. A receive that has begun may never end: its process may be
+        // stopped.
+        int done = 0;
+        if (receives) MPI_Cancel(&handle);
+        for (int look = 0; receives && done == 0 && look < 1'000; ++look) MPI_Test(&handle, &done, MPI_STATUS_IGNORE);
+        if (done == 0) MPI_Request_free(&handle);
     }
 
     static void introduce(operation_under_way& op, part& to, const terms& about) {
