@@ -23,10 +23,13 @@ class ordering {
           seen_room_(s_.keys()),
           tensor_room_(4 * s_.keys()),
           transfer_room_(transfer_count_),
-          holder_room_(2 * stages_) {
+          holder_room_(2 * stages_),
+          turn_room_(stages_) {
         for (int rank = 0; rank < s_.ranks; ++rank)
             for (int chunk = 0; chunk < s_.chunks; ++chunk)
                 holders_[(s_.way == route::two_way ? chunk * stages_ : 0) + words_.stage_of(rank, chunk)] = rank;
+        for (int stage = 0; stage + 1 < stages_; ++stage)
+            turns_[stage] = s_.way != route::two_way && holders_[stage] == holders_[stage + 1];
     }
 
     constexpr proof run() {
@@ -72,15 +75,13 @@ class ordering {
         const int stages = stages_;
         if (x.forward >= 0) {
             unsigned char& seen = seen_[x.forward];
-            if ((seen & forward_done) != 0) return wrong(problem::repeated, a.rank, i, a.chunk, a.micro_batch);
-            if (x.forward % stages != 0 && (seen & activation_here) == 0)
-                return wrong(problem::early, a.rank, i, a.chunk, a.micro_batch);
+            if ((seen & forward_done) != 0 || (x.forward % stages != 0 && (seen & activation_here) == 0))
+                return wrong((seen & forward_done) != 0 ? problem::repeated : problem::early, a.rank, i, a.chunk,
+                             a.micro_batch);
             seen |= forward_done;
             ++activations_, ++kept_;
-            if ((x.forward + 1) % stages != 0) {
-                ++exchanged_;
-                if (turns(a.rank, x.forward, 1)) seen_[x.forward + 1] |= activation_here;
-            }
+            exchanged_ += (x.forward + 1) % stages != 0;
+            if (turns_[x.forward % stages]) seen_[x.forward + 1] |= activation_here;
         }
         if (x.back >= 0) {
             unsigned char& seen = seen_[x.back];
@@ -89,39 +90,25 @@ class ordering {
             if (x.input ? (seen & forward_done) == 0 || ((x.back + 1) % stages != 0 && (seen & gradient_here) == 0)
                         : (seen & input_done) == 0)
                 return wrong_back(problem::early, a, i);
+            seen |= (x.input ? input_done : 0) | (x.weight ? weight_done : 0);
             if (x.input) {
-                seen |= input_done;
-                if (!x.weight) ++deferred_;
-                if (x.back % stages != 0) {
-                    ++exchanged_;
-                    if (turns(a.rank, x.back, -1)) seen_[x.back - 1] |= gradient_here;
-                }
+                deferred_ += !x.weight;
+                exchanged_ += x.back % stages != 0;
+                if (x.back % stages != 0 && turns_[x.back % stages - 1]) seen_[x.back - 1] |= gradient_here;
             }
             if (x.weight) {
-                seen |= weight_done;
                 int& next = next_weight[a.what == work::overlapped ? a.backward_chunk : a.chunk];
-                const int micro_batch = x.back / stages;
-                if (micro_batch < next) p_.in_order = false;
-                next = micro_batch + 1;
+                if (x.back / stages < next) p_.in_order = false;
+                next = x.back / stages + 1;
             }
         }
-        note(a.rank);
-        if (x.forward >= 0 && x.forward % stages != 0) --exchanged_;
-        if (x.input) {
-            --activations_;
-            if ((x.back + 1) % stages != 0) --exchanged_;
-        }
-        if (x.weight) {
-            --kept_;
-            if (!x.input) --deferred_;
-        }
+        if (x.forward >= 0 || x.input) note(a.rank);
+        exchanged_ -= (x.forward >= 0 && x.forward % stages != 0) + (x.input && (x.back + 1) % stages != 0);
+        activations_ -= x.input;
+        kept_ -= x.weight;
+        deferred_ -= x.weight && !x.input;
         done_ += (x.forward >= 0) + x.input + x.weight;
         return true;
-    }
-    /// Whether the stage after or before that of `key` is on the same rank.
-    [[nodiscard]] constexpr bool turns(int rank, int key, int way) const {
-        if (s_.ranks > 1 && s_.way != route::v) return false;
-        return s_.rank_of(key % stages_ + way, key / stages_) == rank;
     }
     constexpr void note(int rank) {
         rank_figures& f = p_.ranks.data()[rank];
@@ -229,6 +216,8 @@ class ordering {
     int* tensors_ = tensor_room_.data();   // receive and send of each tensor, plus 1
     int* places_ = transfer_room_.data();  // of each transfer in its channel
     int* holders_ = holder_room_.data();   // the rank of each stage; of either direction when there are two
+    scratch<bool> turn_room_;
+    bool* turns_ = turn_room_.data();  // the stage after this one is on the same rank
     int* channel_ = nullptr;
 };
 
