@@ -164,6 +164,25 @@ TEST_CASE("sends and receives that wait inline for each other are a deadlock") {
         fathom::error);
 }
 
+TEST_CASE("ranks that count a channel in different orders are found") {
+    using enum work;
+    using enum schedule::cargo;
+    open_table grouped(schedule::built::of<schedule::gpipe>(2, 2).view());
+    grouped.actions = {{{0, forward, 0}},  {{0, forward, 1}},  {{0, exchange}, 0, 2, 0}, {{0, exchange}, 2, 0, 2},
+                       {{0, backward, 0}}, {{0, backward, 1}}, {{1, exchange}, 4, 0, 2}, {{1, forward, 0}},
+                       {{1, forward, 1}},  {{1, backward, 0}}, {{1, backward, 1}},       {{1, exchange}, 6, 2, 0}};
+    grouped.transfers = {{activation, 1, 0}, {activation, 1, 1}, {gradient, 1, 0}, {gradient, 1, 1},
+                         {activation, 0, 0}, {activation, 0, 1}, {gradient, 0, 0}, {gradient, 0, 1}};
+    grouped.begin = {0, 6, 12};
+    CHECK(grouped.prove().holds());
+    open_table crossed = grouped;
+    std::swap(crossed.transfers[4], crossed.transfers[5]);
+    CHECK(crossed.prove().found == problem::crossed);
+    CHECK(crossed.prove().rank == 1);
+    std::swap(crossed.transfers[0], crossed.transfers[1]);
+    CHECK(crossed.prove().holds());
+}
+
 TEST_CASE("sizes and names that are not there are found") {
     const std::vector<step> steps{{0, work::forward, 0}, {0, work::backward, 0}};
     CHECK(open_table({.ranks = 1, .micro_batches = 1}, steps).prove().holds());
