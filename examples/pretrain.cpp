@@ -68,10 +68,10 @@ integer steps_within(world& here, run_settings settings, const std::string& corp
     constexpr int warm_up = 2, timed = 6;
     double start = 0;
     for (int i = 0; i < warm_up + timed; ++i) {
-        if (i == warm_up) start = observe::seconds_now();
+        if (i == warm_up) start = seconds_now();
         trial.step(*text.next());
     }
-    const double step = (observe::seconds_now() - start) / timed;
+    const double step = (seconds_now() - start) / timed;
     const auto steps = std::max(integer{10}, static_cast<integer>(0.93 * seconds / step));
     pace_stage.done(form("%.0f ms a step: %lld steps in %s", 1e3 * step, static_cast<long long>(steps),
                          observe::duration_text(seconds).c_str()));
@@ -122,10 +122,10 @@ bool train(world& here, Run& run, training_text<Run>& text, const options& chose
     observe::progress progress{stdout, first, total};
     run.save_bad_batch_as(chosen.run + "/bad_batch.safetensors");
     while (!run.finished()) {
-        const double start = observe::seconds_now();
+        const double start = seconds_now();
         const auto batch = text.next();
         const train::step_result seen = run.step(*batch);
-        const double took = observe::seconds_now() - start;
+        const double took = seconds_now() - start;
         pace = pace == 0 ? took : 0.9 * pace + 0.1 * took;
         past.seconds += took;
         past.training.push_back({static_cast<double>(seen.step), seen.cross_entropy});

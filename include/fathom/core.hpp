@@ -8,3 +8,4 @@
 #include <fathom/core/json.hpp>           // IWYU pragma: export
 #include <fathom/core/number.hpp>         // IWYU pragma: export
 #include <fathom/core/random_stream.hpp>  // IWYU pragma: export
+#include <fathom/core/seconds_now.hpp>    // IWYU pragma: export

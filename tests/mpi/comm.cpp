@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <fathom/comm.hpp>
 #include <fathom/mpi.hpp>
@@ -88,14 +87,14 @@ template <class Fault> void job(Fault&& fault, comm::watchdog limit = {}) {
 }
 TEST_SUITE("faults" * doctest::skip()) {
     TEST_CASE("stopped") {
-        job([](auto&, auto&) { ::kill(::getpid(), SIGSTOP); }, {std::chrono::seconds{1}});
+        job([](auto&, auto&) { ::kill(::getpid(), SIGSTOP); }, {1});
     }
     TEST_CASE("stopped inside") {
         const auto fault = [](auto& ranks, auto& data) {
             auto under_way = ranks.start(comm::all_reduce(data.data(), 10'000).from("second"));
             ::kill(::getpid(), SIGSTOP);
         };
-        job(fault, {std::chrono::seconds{1}});
+        job(fault, {1});
     }
     TEST_CASE("throws") {
         job([](auto&, auto&) { fail("the disk is full"); });

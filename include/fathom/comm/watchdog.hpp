@@ -1,7 +1,6 @@
 // A job that hangs says who waits for whom, and ends: the limit of a wait, and the text of the report.
 #pragma once
 
-#include <chrono>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/error.hpp>
 #include <span>
@@ -19,11 +18,11 @@ struct rank_standing {
 
 /// The longest that a rank waits for one operation. Long by default: another rank may be saving or compiling.
 struct watchdog {
-    std::chrono::nanoseconds limit = std::chrono::minutes{10};
+    double limit = 600;  // seconds
 
     /// The beginning of a report on an operation that came to the limit.
     [[nodiscard]] std::string overdue(const std::string& operation) const {
-        return text_of(operation, " was not finished within ", std::chrono::duration<double>(limit).count(), " s");
+        return text_of(operation, " was not finished within ", limit, " s");
     }
     /// What is wrong, with those that never came to the operation; then what each rank does.
     [[nodiscard]] static std::string report(const std::string& wrong, std::span<const integer> absent,

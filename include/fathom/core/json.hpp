@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "fathom/core/error.hpp"
@@ -33,39 +32,38 @@ class value {
   public:
     value() = default;
     value(std::nullptr_t) {}
-    value(std::same_as<bool> auto truth) : held_{truth} {}
+    value(std::same_as<bool> auto truth) : kind_{kind::truth}, whole_{truth} {}
     template <std::integral T>
     requires(!std::same_as<T, bool> && !std::same_as<T, char>) value(T number)
-        : held_{static_cast<std::int64_t>(number)} {
+        : kind_{kind::whole}, whole_{static_cast<std::int64_t>(number)} {
         if (!std::in_range<std::int64_t>(number))
             fail("json: found the integer ", number, ", expected at most 2^63 - 1");
     }
-    value(std::floating_point auto number) : held_{static_cast<double>(number)} {}
-    value(std::string text) : held_{std::move(text)} {}
-    value(std::string_view text) : held_{std::string{text}} {}
-    value(const char* text) : held_{std::string{text}} {}
-    value(array items) : held_{std::move(items)} {}
-    value(object members) : held_{std::move(members)} {}
+    value(std::string text) : kind_{kind::text}, text_{std::move(text)} {}
+    value(std::string_view text) : kind_{kind::text}, text_{text} {}
+    value(const char* text) : kind_{kind::text}, text_{text} {}
+    value(array items) : kind_{kind::list}, items_(std::move(items)) {}
+    value(object members) : kind_{kind::record}, members_(std::move(members)) {}
+    value(std::floating_point auto number) : kind_{kind::real}, real_{static_cast<double>(number)} {}
 
-    [[nodiscard]] bool is_null() const { return held_.index() == 0; }
-    [[nodiscard]] bool is_bool() const { return is<bool>(); }
+    [[nodiscard]] bool is_null() const { return kind_ == kind::null; }
+    [[nodiscard]] bool is_bool() const { return kind_ == kind::truth; }
     /// Written without fraction and exponent, and within 64 bits.
-    [[nodiscard]] bool is_integer() const { return is<std::int64_t>(); }
-    [[nodiscard]] bool is_number() const { return is<std::int64_t>() || is<double>(); }
-    [[nodiscard]] bool is_string() const { return is<std::string>(); }
-    [[nodiscard]] bool is_array() const { return is<array>(); }
-    [[nodiscard]] bool is_object() const { return is<object>(); }
+    [[nodiscard]] bool is_integer() const { return kind_ == kind::whole; }
+    [[nodiscard]] bool is_number() const { return is_integer() || kind_ == kind::real; }
+    [[nodiscard]] bool is_string() const { return kind_ == kind::text; }
+    [[nodiscard]] bool is_array() const { return kind_ == kind::list; }
+    [[nodiscard]] bool is_object() const { return kind_ == kind::record; }
 
     /// The value as this kind. Errors: another kind; names the place and what was found.
-    [[nodiscard]] bool as_bool() const { return as<bool>("true or false"); }
-    [[nodiscard]] std::int64_t as_int() const { return as<std::int64_t>("an integer of 64 bits"); }
+    [[nodiscard]] bool as_bool() const { return expect(is_bool(), "true or false").whole_ != 0; }
+    [[nodiscard]] std::int64_t as_int() const { return expect(is_integer(), "an integer of 64 bits").whole_; }
     [[nodiscard]] double as_number() const {
-        const auto* whole = std::get_if<std::int64_t>(&held_);
-        return whole ? static_cast<double>(*whole) : as<double>("a number");
+        return is_integer() ? static_cast<double>(whole_) : expect(is_number(), "a number").real_;
     }
-    [[nodiscard]] const std::string& as_string() const { return as<std::string>("a string"); }
-    [[nodiscard]] const array& items() const { return as<array>("an array"); }
-    [[nodiscard]] const object& members() const { return as<object>("an object"); }
+    [[nodiscard]] const std::string& as_string() const { return expect(is_string(), "a string").text_; }
+    [[nodiscard]] const array& items() const { return expect(is_array(), "an array").items_; }
+    [[nodiscard]] const object& members() const { return expect(is_object(), "an object").members_; }
 
     /// Items of an array or members of an object.
     [[nodiscard]] std::size_t size() const { return is_array() ? items().size() : members().size(); }
@@ -84,17 +82,17 @@ class value {
 
     /// Sets or replaces a member; a null becomes an object.
     value& set(std::string_view key, value to) {
-        if (is_null()) held_ = object{};
+        if (is_null()) kind_ = kind::record;
         (void)members();
-        for (auto& [name, member] : std::get<object>(held_))
+        for (auto& [name, member] : members_)
             if (name == key) return member = std::move(to);
-        return std::get<object>(held_).emplace_back(key, std::move(to)).second;
+        return members_.emplace_back(key, std::move(to)).second;
     }
     /// Appends an item; a null becomes an array.
     value& push(value item) {
-        if (is_null()) held_ = array{};
+        if (is_null()) kind_ = kind::list;
         (void)items();
-        return std::get<array>(held_).emplace_back(std::move(item));
+        return items_.emplace_back(std::move(item));
     }
 
     /// "file:line:column: " of a parsed value, for errors about what it means; otherwise "json: ".
@@ -116,13 +114,18 @@ class value {
   private:
     friend class detail::parser;
 
-    template <class T> [[nodiscard]] bool is() const { return std::holds_alternative<T>(held_); }
-    template <class T> [[nodiscard]] const T& as(const char* expected) const {
-        if (const T* found = std::get_if<T>(&held_)) return *found;
+    [[nodiscard]] const value& expect(bool holds, const char* expected) const {
+        if (holds) return *this;
         fail(place(), "found ", description(), ", expected ", expected);
     }
 
-    std::variant<std::monostate, bool, std::int64_t, double, std::string, array, object> held_;
+    // A member a kind rather than std::variant, which would be a tenth of what fathom.hpp costs the compiler.
+    enum class kind : unsigned char { null, truth, whole, real, text, list, record } kind_ = kind::null;
+    std::int64_t whole_ = 0;
+    double real_ = 0;
+    std::string text_;
+    array items_;
+    object members_;
     std::shared_ptr<const std::string> file_;
     std::uint32_t line_ = 0, column_ = 0;
 };
@@ -221,19 +224,19 @@ class parser {
         if (depth > deepest) stop(text_of("more than ", deepest, " levels of nesting"), "fewer");
         switch (peek()) {
             case '{':
-                result.held_.emplace<object>(read_object(depth));
+                result.kind_ = value::kind::record, result.members_ = read_object(depth);
                 break;
             case '[':
-                result.held_.emplace<array>(read_array(depth));
+                result.kind_ = value::kind::list, result.items_ = read_array(depth);
                 break;
             case '"':
-                result.held_.emplace<std::string>(read_string());
+                result.kind_ = value::kind::text, result.text_ = read_string();
                 break;
             case 't':
-                read_word("true"), result.held_ = true;
+                read_word("true"), result.kind_ = value::kind::truth, result.whole_ = 1;
                 break;
             case 'f':
-                read_word("false"), result.held_ = false;
+                read_word("false"), result.kind_ = value::kind::truth;
                 break;
             case 'n':
                 read_word("null");
@@ -374,7 +377,7 @@ class parser {
         const bool minus_zero = negative && at_ - start == 2 && first[1] == '0';  // an integer would lose the sign
         std::int64_t exact = 0;
         if (whole && !minus_zero && std::from_chars(first, last, exact).ec == std::errc{}) {
-            result.held_ = exact;
+            result.kind_ = value::kind::whole, result.whole_ = exact;
             return;
         }
         double number = 0;
@@ -384,7 +387,7 @@ class parser {
                          text_.substr(start, std::min<std::size_t>(40, static_cast<std::size_t>(last - first)))),
                  "one that a double can hold");
         }
-        result.held_ = number;
+        result.kind_ = value::kind::real, result.real_ = number;
     }
 
     std::string_view text_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fathom/core/bytes.hpp>
+#include <fathom/core/seconds_now.hpp>
 #include <fathom/observe/duration.hpp>
 #include <string>
 #include <string_view>

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <fathom/comm.hpp>
 #include <functional>
 #include <string>
@@ -16,9 +15,9 @@ namespace {
 using comm::threads::communicator;
 using test::message_of;
 
-constexpr comm::watchdog soon{std::chrono::milliseconds{200}};
+constexpr comm::watchdog soon{0.2};
 /// Of cases that must end long before: a hang of the test program would be the failure.
-constexpr comm::watchdog never{std::chrono::minutes{5}};
+constexpr comm::watchdog never{300};
 
 std::string end_of(integer ranks, const std::function<void(communicator&)>& body, comm::watchdog limit) {
     return message_of([&] { comm::threads::run(ranks, body, limit); });

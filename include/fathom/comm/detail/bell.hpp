@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <ctime>
 
@@ -21,9 +20,9 @@ class bell {
         sleeps_.store(true);
         return rung;
     }
-    void sleep(std::uint32_t ticket, std::chrono::nanoseconds most) {
-        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
-        const timespec limit{static_cast<time_t>(seconds.count()), static_cast<long>((most - seconds).count())};
+    void sleep(std::uint32_t ticket, double seconds) {
+        const auto whole = static_cast<time_t>(seconds);
+        const timespec limit{whole, static_cast<long>(1e9 * (seconds - static_cast<double>(whole)))};
         static_assert(sizeof rung_ == sizeof(std::uint32_t));
         ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rung_), FUTEX_WAIT_PRIVATE, ticket, &limit, nullptr, 0);
     }

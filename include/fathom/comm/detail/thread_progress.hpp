@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fathom/comm/detail/ordered_reduction.hpp>
 #include <fathom/comm/detail/thread_job.hpp>
+#include <fathom/core/seconds_now.hpp>
 
 namespace fathom::comm::detail {
 
@@ -59,9 +60,9 @@ class thread_progress {
             if (done(op)) return;
         for (int turn = 0; turn < 16; ++turn, std::this_thread::yield())
             if (done(op)) return;
-        const auto began = std::chrono::steady_clock::now();
+        const auto began = seconds_now();
         while (!done(op)) {
-            const auto waited = std::chrono::steady_clock::now() - began;
+            const auto waited = seconds_now() - began;
             if (waited >= job_->limit().limit)
                 job_->fail(watchdog::report(job_->limit().overdue(described(op)), absent_from(op), job_->standings()));
             if (const std::vector<integer> gone = gone_from(op); !gone.empty())

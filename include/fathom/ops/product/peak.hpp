@@ -3,7 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
+#include <fathom/core/seconds_now.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/ops/product/gemm.hpp>
 #include <vector>
@@ -19,12 +19,12 @@ inline double product_peak(host::queue& queue, int tries = 9) {
     std::vector<std::vector<float>> operands(static_cast<std::size_t>(workers), std::vector<float>(3 * size, 0.5f));
     double best = 1e30;
     for (int t = 0; t < tries; ++t) {
-        const auto start = std::chrono::steady_clock::now();
+        const double start = seconds_now();
         queue.enqueue(workers, [&](integer task, int) {
             float* a = operands[static_cast<std::size_t>(task)].data();
             gemm(side::plain, side::transposed, n, n, n, 1.0f, a, n, a + size, n, 0.0f, a + 2 * size, n);
         });
-        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        best = std::min(best, seconds_now() - start);
     }
     return 2.0 * n * n * n * workers / best;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <fathom/comm/detail/check_request.hpp>
@@ -11,6 +10,7 @@
 #include <fathom/comm/flight_recorder.hpp>
 #include <fathom/comm/mpi/detail/transfer.hpp>
 #include <fathom/comm/watchdog.hpp>
+#include <fathom/core/seconds_now.hpp>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -100,9 +100,9 @@ class progress {
     void wait(const operation_under_way& op) {
         for (int spin = 0; spin < 1'000; ++spin)
             if (done(op)) return;
-        const auto began = std::chrono::steady_clock::now();
+        const auto began = seconds_now();
         while (!done(op)) {
-            if (std::chrono::steady_clock::now() - began >= limit_.limit) give_up(report(op));
+            if (seconds_now() - began >= limit_.limit) give_up(report(op));
             std::this_thread::yield();
         }
     }
