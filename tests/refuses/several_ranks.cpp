@@ -1,10 +1,10 @@
-// This version has no communication between ranks.
+// This version has one kind of parallelism.
 #include <fathom/parallel/mesh.hpp>
 
 using namespace fathom;
 
 #ifdef REFUSED
-// refused: fathom: this version trains on one rank. fix: write mesh<> (or dp<any>, started as one rank).
+// refused: fathom: this version splits the data, not the model. fix: write mesh<dp<N>>, mesh<dp<any>> or mesh<>.
 constexpr mesh<tp<2>> layout;
 #else
 constexpr mesh<tp<1>> layout;

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdio>
-#include <fathom/core/bytes.hpp>
+#include <fathom/comm/all_reduce.hpp>
+#include <fathom/comm/barrier.hpp>
+#include <fathom/comm/link.hpp>
 #include <string_view>
 
 namespace fathom {
@@ -11,13 +13,25 @@ namespace fathom {
 /// One rank's view of all ranks. Rank 0 prints.
 class world {
   public:
-    explicit world(const std::atomic<bool>* stop = nullptr) : stop_(stop) {}
-    [[nodiscard]] integer rank() const { return 0; }
-    [[nodiscard]] integer size() const { return 1; }
-    /// Whether somebody asked the program to stop (Ctrl-C under `launch`).
-    [[nodiscard]] bool stop_requested() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
+    /// `neighbours`: how many of the ranks share this machine's processor.
+    explicit world(const std::atomic<bool>* stop = nullptr, comm::link ranks = {}, integer neighbours = 1)
+        : stop_(stop), ranks_(ranks), neighbours_(neighbours) {}
+    [[nodiscard]] integer rank() const { return ranks_.rank(); }
+    [[nodiscard]] integer size() const { return ranks_.size(); }
+    [[nodiscard]] integer neighbours() const { return neighbours_; }
+    [[nodiscard]] const comm::link& ranks() const { return ranks_; }
+    /// Whether somebody asked the program to stop (Ctrl-C under `launch`). All ranks ask at the same place and get the
+    /// same answer.
+    [[nodiscard]] bool stop_requested() const {
+        std::int32_t asked = stop_ != nullptr && stop_->load(std::memory_order_relaxed) ? 1 : 0;
+        ranks_.run(comm::all_reduce(&asked, 1, comm::reduction::max).from("stop requested"));
+        return asked != 0;
+    }
+    /// Waits until all ranks are here.
+    void meet(const char* label) const { ranks_.run(comm::barrier().from(label)); }
     /// A line on standard output, on one rank.
     void print(std::string_view line) const {
+        if (rank() != 0) return;
         std::fwrite(line.data(), 1, line.size(), stdout);
         std::fputc('\n', stdout);
         std::fflush(stdout);
@@ -25,6 +39,8 @@ class world {
 
   private:
     const std::atomic<bool>* stop_;
+    comm::link ranks_;
+    integer neighbours_;
 };
 
 }  // namespace fathom

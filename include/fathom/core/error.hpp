@@ -36,6 +36,8 @@ template <class... Parts> [[nodiscard]] std::string text_of(const Parts&... part
 }
 
 /// Throws `error` with the text of the parts.
-template <class... Parts> [[noreturn]] void fail(const Parts&... parts) { throw error{text_of(parts...)}; }
+template <class... Parts> [[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
+    throw error{text_of(parts...)};
+}
 
 }  // namespace fathom

@@ -79,9 +79,11 @@ template <class... Axes> struct degrees_are_positive {
                   "fathom: only the extent of dp may be left to the start. fix: give tp, pp, ep and cp a number.");
 };
 
-template <class... Axes> struct ranks_are_one {
-    static_assert(((detail::given_degree<Axes>::value <= 1) && ...),
-                  "fathom: this version trains on one rank. fix: write mesh<> (or dp<any>, started as one rank).");
+template <class... Axes> struct only_data_is_split {
+    static_assert(detail::degree_of<tp, Axes...>::value <= 1 && detail::degree_of<pp, Axes...>::value <= 1 &&
+                      detail::degree_of<ep, Axes...>::value <= 1 && detail::degree_of<cp, Axes...>::value <= 1,
+                  "fathom: this version splits the data, not the model. fix: write mesh<dp<N>>, mesh<dp<any>> or "
+                  "mesh<>.");
 };
 
 }  // namespace rule
@@ -91,7 +93,7 @@ template <class... Axes>
 struct mesh : rule::only_mesh_axes<Axes...>,
               rule::mesh_axes_are_given_once<Axes...>,
               rule::degrees_are_positive<Axes...>,
-              rule::ranks_are_one<Axes...> {
+              rule::only_data_is_split<Axes...> {
     static constexpr integer dp_degree = detail::degree_of<fathom::dp, Axes...>::value;
     static constexpr integer tp_degree = detail::degree_of<fathom::tp, Axes...>::value;
     static constexpr integer pp_degree = detail::degree_of<fathom::pp, Axes...>::value;

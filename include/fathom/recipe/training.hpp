@@ -187,6 +187,8 @@ struct training : rule::first_is_a_model<Model>,
                                        detail::word_of<sequence_length, 0, Words...>::value};
     static constexpr nn::recomputation again = detail::recompute_of<Words...>::value;
     static constexpr optim::decay decay = detail::decay_of<Words...>::value;
+    static constexpr integer dp_degree = rule::data_degree_of<Mesh>::value;  // or any
+    static constexpr integer zero_stage = detail::word_of<zero, 0, Words...>::value;
 };
 
 }  // namespace fathom

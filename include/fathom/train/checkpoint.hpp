@@ -91,9 +91,12 @@ template <class Run> json::value description_of(Run& run) {
 
 }  // namespace detail
 
-/// Saves a run's state below `folder` (step_00000100/), whole or not at all; the last `keep` saves stay. Errors: what
+/// Saves a run's state below `folder` (step_00000100/), whole or not at all; the last `keep` saves stay. All ranks call
+/// it, which hold the same state: the first one writes, and all return when it is done. Errors: what
 /// the system refuses, with path and reason; what was saved before stays.
 template <class Run> void save(Run& run, const std::string& folder, std::size_t keep = 2) {
+    const auto met = [&] { run.ranks().run(comm::barrier().from("save")); };
+    if (run.ranks().rank() != 0) return met();
     save_step(folder, run.steps_done(), keep, [&](const std::string& into) {
         std::vector<safetensors::stored_tensor> tensors;
         detail::each_state(
@@ -101,6 +104,7 @@ template <class Run> void save(Run& run, const std::string& folder, std::size_t 
         safetensors::write(into + "/state.safetensors", tensors);
         write_atomically(into + "/run.json", json::write(detail::description_of(run), 2));
     });
+    met();
 }
 
 /// Continues a run from the last whole save below `folder`, if there is one; otherwise the run stays as it is. Errors:

@@ -1,10 +1,13 @@
-// Runs a plan on one rank: sets parameters up, takes steps and evaluates; a template over kinds of blocks, never over a
-// recipe.
+// Runs a plan on one rank, beside ranks that do the same with other data: sets parameters up, takes steps and
+// evaluates; a template over kinds of blocks, never over a recipe.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <fathom/comm/all_reduce.hpp>
+#include <fathom/comm/link.hpp>
 #include <fathom/core/random_stream.hpp>
 #include <fathom/device/host/memory.hpp>
 #include <fathom/device/host/queue.hpp>
@@ -50,6 +53,8 @@ template <class T, class A> struct parameter_view {
     matrix<A> master, gradient, first_moment, second_moment;
 };
 
+/// With several ranks, all call accumulate, step and evaluate together, each with its part of the batch (which may be
+/// of no sequences); results are those of the whole, and the same on all.
 template <class Transformer> class engine {
   public:
     using transformer = Transformer;
@@ -57,8 +62,10 @@ template <class Transformer> class engine {
     using A = typename Transformer::A;
     using parameter = parameter_view<T, A>;
 
-    engine(const Transformer& model, const planning::rank_shape& shape, integer bytes, const optim::adamw_facts& adamw)
-        : model_(model),
+    engine(const Transformer& model, const planning::rank_shape& shape, integer bytes, const optim::adamw_facts& adamw,
+           comm::link ranks = {})
+        : ranks_(ranks),
+          model_(model),
           shape_(shape),
           adamw_(adamw),
           block_(bytes),
@@ -73,11 +80,14 @@ template <class Transformer> class engine {
         now_ = shape_.batch;
         ops::rope_table<A>(model_.of.rope, memory_.cosines, memory_.sines);
         *memory_.state = {};
-        if (shape_.trains)
-            model_.template each_parameter<A>(
-                nullptr, [&](auto&, const nn::storage& facts, auto...) { storages_.push_back(facts); });
+        model_.template each_parameter<T>(&memory_.weight_views,
+                                          [&](auto& view, const nn::storage& facts, auto... prefixes) {
+                                              if (shape_.trains) storages_.push_back(facts);
+                                              add_parts(view.data, facts, text_of(prefixes...));
+                                          });
     }
 
+    [[nodiscard]] const comm::link& ranks() const { return ranks_; }
     [[nodiscard]] const Transformer& model() const { return model_; }
     [[nodiscard]] host::queue& queue() { return queue_; }
     [[nodiscard]] planning::rank_memory<Transformer>& memory() { return memory_; }
@@ -109,33 +119,7 @@ template <class Transformer> class engine {
 
     /// call(parameter_view, part) for every named part of every parameter, in the order of their global index.
     template <class Call> void each_part(Call&& call) {
-        std::vector<std::string> names;
-        std::vector<parameter> views;
-        model_.template each_parameter<T>(
-            &memory_.weight_views, [&](auto& view, const nn::storage& facts, auto... prefixes) {
-                for (int i = 0; i < static_cast<int>(facts.parts.size()) &&
-                                facts.parts[static_cast<std::size_t>(i)].name != nullptr;
-                     ++i)
-                    views.push_back({.name = text_of(prefixes..., facts.parts[static_cast<std::size_t>(i)].name),
-                                     .storage = facts,
-                                     .part = i,
-                                     .value = {view.data, facts.rows, facts.width},
-                                     .master = {},
-                                     .gradient = {},
-                                     .first_moment = {},
-                                     .second_moment = {}});
-            });
-        for (parameter& p : views) {
-            const integer at = p.value.data - memory_.weights.data;
-            const auto same_place = [&](A* flat) {
-                return flat == nullptr ? matrix<A>{} : matrix<A>{flat + at, p.storage.rows, p.storage.width};
-            };
-            p.master = same_place(memory_.master.data);
-            p.gradient = same_place(memory_.gradients.data);
-            p.first_moment = same_place(memory_.first_moments.data);
-            p.second_moment = same_place(memory_.second_moments.data);
-            call(p, p.storage.parts[static_cast<std::size_t>(p.part)]);
-        }
+        for (const parameter& p : parts_) call(p, p.storage.parts[static_cast<std::size_t>(p.part)]);
     }
     /// call(name, matrix) for the bias of every router.
     template <class Call> void each_router_bias(Call&& call) {
@@ -145,7 +129,8 @@ template <class Transformer> class engine {
         });
     }
 
-    /// Forward and backward of a whole batch, cut in micro-batches; gradients are those of the batch's loss.
+    /// Forward and backward of a whole batch, cut in micro-batches; gradients are those of the batch's loss, summed
+    /// over ranks in their order after the last micro-batch.
     step_result accumulate(const batch_view& b, const step_settings& settings) {
         ops::fill_zero(queue_, memory_.gradients.data, memory_.gradients.count);
         clear_loads();
@@ -154,7 +139,13 @@ template <class Transformer> class engine {
             model_.forward_backward(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
                                     memory_.deferred, memory_.workspace, weight, memory_.gradient_views, terms);
         });
-        return report(b, weights, terms);
+        if (ranks_.size() > 1) {
+            ranks_.run(comm::all_reduce(memory_.gradients.data, memory_.gradients.count).from("gradients"));
+            each_router([&](auto&, auto& load) {
+                ranks_.run(comm::all_reduce(load.data, load.size()).from("loads of experts"));
+            });
+        }
+        return report(weights, terms);
     }
 
     /// Moves the weights by the gradients that are there, and the routers' biases by their loads.
@@ -188,7 +179,7 @@ template <class Transformer> class engine {
     }
 
     /// One training step. When the loss or the gradient norm is not finite nothing is moved and the result says so.
-    step_result step(const batch_view& b, const step_settings& settings) {
+    [[gnu::noinline]] step_result step(const batch_view& b, const step_settings& settings) {
         step_result result = accumulate(b, settings);
         if (std::isfinite(result.loss))
             update(settings);
@@ -201,28 +192,54 @@ template <class Transformer> class engine {
     }
 
     /// Losses of a batch without gradients; the weights stay.
-    step_result evaluate(const batch_view& b, const step_settings& settings) {
+    [[gnu::noinline]] step_result evaluate(const batch_view& b, const step_settings& settings) {
         models::loss_terms terms;
         const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
             model_.evaluate(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
                             memory_.workspace, terms);
         });
-        return report(b, weights, terms);
+        return report(weights, terms);
     }
 
     /// Cuts a batch in micro-batches and calls work(micro_batch, loss_weights) for each while memory().inputs holds it;
     /// gives the weights. Errors: those of `check`.
     template <class Work>
     models::loss_weights each_micro_batch(const batch_view& b, const step_settings& settings, Work&& work) {
-        check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
-              model_.of.max_position_embeddings);
-        count_targets(b);
-        const models::loss_weights weights = weigh(b, settings);
+        if (b.sequences != 0 || ranks_.size() == 1)
+            check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
+                  model_.of.max_position_embeddings);
+        count(b);
+        const models::loss_weights weights = weigh(settings);
         for (integer first = 0; first < b.sequences; first += shape_.batch.sequences) work(load(b, first), weights);
         return weights;
     }
 
   private:
+    /// Lists a storage's parts. Once, at the start: what walks the model's types is code that every visitor pays for.
+    void add_parts(T* data, const nn::storage& facts, const std::string& prefix) {
+        const integer at = data - memory_.weights.data;
+        const auto same_place = [&](A* flat) {
+            return flat == nullptr ? matrix<A>{} : matrix<A>{flat + at, facts.rows, facts.width};
+        };
+        for (int i = 0; i < static_cast<int>(facts.parts.size()); ++i) {
+            const char* name = facts.parts[static_cast<std::size_t>(i)].name;
+            if (name == nullptr) break;
+            parts_.push_back({.name = prefix + name,
+                              .storage = facts,
+                              .part = i,
+                              .value = {data, facts.rows, facts.width},
+                              .master = same_place(memory_.master.data),
+                              .gradient = same_place(memory_.gradients.data),
+                              .first_moment = same_place(memory_.first_moments.data),
+                              .second_moment = same_place(memory_.second_moments.data)});
+        }
+    }
+    /// A struct of numbers of one kind, each summed over all ranks.
+    template <class Number, class Sums> [[nodiscard]] Sums sum_over_ranks(const Sums& mine, const char* label) const {
+        auto numbers = std::bit_cast<std::array<Number, sizeof(Sums) / sizeof(Number)>>(mine);
+        ranks_.run(comm::all_reduce(numbers.data(), static_cast<integer>(numbers.size())).from(label));
+        return std::bit_cast<Sums>(numbers);
+    }
     void start(matrix<T> values, matrix<A> masters, nn::initial how, random_stream source) {
         const double range = model_.of.initializer_range;
         constexpr integer piece = 8192;
@@ -245,26 +262,28 @@ template <class Transformer> class engine {
         if (b.starts != nullptr && b.starts[at] != b.starts[at + k]) return ignored;  // another document
         return b.targets[at + k];
     }
-    void count_targets(const batch_view& b) {
+    /// Counts what losses are divided by, over the batch of all ranks.
+    void count(const batch_view& b) {
+        counts_ = {.sequences = b.sequences, .tokens = b.sequences * b.length};
         for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
-            integer& count = counts_[static_cast<std::size_t>(k)];
-            count = 0;
+            integer& count = counts_.targets[static_cast<std::size_t>(k)];
             for (integer row = 0; row < b.sequences; ++row)
                 for (integer i = 0; i < b.length - k; ++i) count += target_of(b, row, i, k) != ignored ? 1 : 0;
         }
+        counts_ = sum_over_ranks<integer>(counts_, "counts of targets");
     }
-    [[nodiscard]] models::loss_weights weigh(const batch_view& b, const step_settings& settings) const {
+    [[nodiscard]] models::loss_weights weigh(const step_settings& settings) const {
         const auto over = [](double weight, integer count) {
             return count > 0 ? weight / static_cast<double>(count) : 0.0;
         };
         models::loss_weights w;
-        w.token = over(1, counts_[0]);
+        w.token = over(1, counts_.targets[0]);
         w.z = settings.z_loss * w.token;
-        w.balance = over(settings.balance_alpha, b.sequences);
+        w.balance = over(settings.balance_alpha, counts_.sequences);
         const integer depths = model_.of.num_nextn_predict_layers;
         for (integer k = 0; k < depths; ++k)
-            w.mtp[static_cast<std::size_t>(k)] =
-                over(settings.mtp_lambda / static_cast<double>(depths), counts_[static_cast<std::size_t>(k + 1)]);
+            w.mtp[static_cast<std::size_t>(k)] = over(settings.mtp_lambda / static_cast<double>(depths),
+                                                      counts_.targets[static_cast<std::size_t>(k + 1)]);
         return w;
     }
     /// Copies sequences [first, ...) into the arena and carves what depends on their number and length.
@@ -293,16 +312,16 @@ template <class Transformer> class engine {
                 .cosines = memory_.cosines,
                 .sines = memory_.sines};
     }
-    [[nodiscard]] step_result report(const batch_view& b, const models::loss_weights& weights,
-                                     const models::loss_terms& terms) const {
+    [[nodiscard]] step_result report(const models::loss_weights& weights, models::loss_terms terms) const {
+        terms = sum_over_ranks<double>(terms, "losses");
         step_result r;
         r.cross_entropy = weights.token * terms.main.cross_entropy;
         r.z_loss = weights.z * terms.main.z;
         r.balance_loss = terms.balance;
         for (std::size_t k = 0; k < weights.mtp.size(); ++k) r.mtp_loss += weights.mtp[k] * terms.mtp[k].cross_entropy;
         r.loss = r.cross_entropy + r.z_loss + r.balance_loss + r.mtp_loss;
-        r.tokens = b.sequences * b.length;
-        r.targets = counts_[0];
+        r.tokens = counts_.tokens;
+        r.targets = counts_.targets[0];
         r.step = memory_.state->step;
         return r;
     }
@@ -325,6 +344,13 @@ template <class Transformer> class engine {
         });
     }
 
+    /// Of the batch of all ranks: numbers of one kind, one after another, which are reduced together.
+    struct batch_counts {
+        integer sequences = 0, tokens = 0;
+        std::array<integer, models::max_prediction_depths + 1> targets{};  // that count, by depth of prediction
+    };
+
+    comm::link ranks_;
     Transformer model_;
     planning::rank_shape shape_;
     optim::adamw_facts adamw_;
@@ -333,8 +359,9 @@ template <class Transformer> class engine {
     host::queue queue_;
     planning::rank_memory<Transformer> memory_;
     nn::extents now_;
-    std::array<integer, models::max_prediction_depths + 1> counts_{};
+    batch_counts counts_;
     std::vector<nn::storage> storages_;
+    std::vector<parameter> parts_;  // of all storages, in the order of their global index
 };
 
 }  // namespace fathom::train

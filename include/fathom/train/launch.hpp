@@ -2,36 +2,117 @@
 #pragma once
 
 #include <atomic>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <fathom/comm/threads/run.hpp>
 #include <fathom/comm/world.hpp>
+#include <fathom/parallel/mesh.hpp>
+#include <string_view>
 #include <type_traits>
 
 namespace fathom {
 
 namespace detail {
+
 inline std::atomic<bool> stop_flag{false};
 /// The first Ctrl-C asks; a second one, should the program not listen, ends it.
 inline void ask_to_stop(int signal) {
     stop_flag.store(true, std::memory_order_relaxed);
     std::signal(signal, SIG_DFL);
 }
+
+/// What a rank runs, without its type.
+struct rank_body {
+    void* of;
+    void (*call)(void*, const comm::link&, integer neighbours);
+};
+/// How ranks that are processes are run; <fathom/mpi.hpp> sets it, so that no program needs MPI that does not ask for
+/// it.
+inline void (*run_over_mpi)(const rank_body&) = nullptr;
+
+/// What started this process beside others, as the launchers tell it.
+struct launcher {
+    enum class kind { none, mpi, torchrun } of = kind::none;
+    const char* ranks = nullptr;
+};
+inline launcher launcher_of_process() {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"})
+        if (const char* ranks = std::getenv(name)) return {launcher::kind::mpi, ranks};
+    if (std::getenv("PMIX_RANK") != nullptr) return {launcher::kind::mpi, std::getenv("SLURM_NTASKS")};
+    if (std::getenv("TORCHELASTIC_RUN_ID") != nullptr ||
+        (std::getenv("LOCAL_RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr))
+        return {launcher::kind::torchrun, std::getenv("WORLD_SIZE")};
+    return {};
+}
+
+/// Takes `--threads N` out of the arguments; 0 if it is not there. Errors: no number above 0 after it.
+inline integer take_threads(int& argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+        if (std::string_view{argv[i]} != "--threads") continue;
+        const std::string_view text = i + 1 < argc ? argv[i + 1] : "";
+        integer ranks = 0;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+        if (problem != std::errc{} || end != text.data() + text.size() || ranks < 1)
+            fail("--threads: found \"", text, "\", expected a number of ranks, 1 or more");
+        for (int j = i + 2; j <= argc; ++j) argv[j - 2] = argv[j];  // argv[argc] is null
+        argc -= 2;
+        return ranks;
+    }
+    return 0;
+}
+
+/// Runs `body` once a rank.
+inline void run_ranks(integer threads, integer dp, const rank_body& body) {
+    const launcher by = launcher_of_process();
+    if (by.of == launcher::kind::torchrun)
+        fail("launch: found torchrun's variables, expected MPI's: on processors ranks meet over MPI; start ",
+             "`mpirun -n ", by.ranks != nullptr ? by.ranks : "N", " PROGRAM`, or PROGRAM --threads N");
+    if (by.of == launcher::kind::mpi) {
+        const bool alone = by.ranks != nullptr && std::string_view{by.ranks} == "1";
+        if (run_over_mpi == nullptr && !alone)
+            fail("launch: found an MPI launcher, expected a program that includes <fathom/mpi.hpp> and is built with ",
+                 "MPI's compiler flags; or start it alone, with --threads N");
+        if (threads > 0) fail("launch: found --threads under an MPI launcher, expected one of the two");
+        if (run_over_mpi != nullptr) return run_over_mpi(body);
+    }
+    const integer ranks = threads > 0 ? threads : 1;
+    if (dp != any && dp != ranks)
+        fail("launch: found ", ranks, ranks == 1 ? " rank" : " ranks", ", expected the ", dp, " of mesh<dp<", dp,
+             ">>; start as many with --threads ", dp);
+    if (ranks == 1) return body.call(body.of, comm::link{}, 1);
+    comm::threads::run(ranks, [&](auto& mine) { body.call(body.of, comm::link{mine}, ranks); });
+}
+
 }  // namespace detail
 
-/// Runs body(world) once a rank of Mesh and gives back the program's exit status: body's own (void is 0), or 1 after an
-/// exception, whose text goes to standard error. Ctrl-C and SIGTERM set world.stop_requested().
-template <class Mesh, class Body> int launch(int, char**, Body&& body) {
+/// Runs body(world) once a rank of Mesh: as the processes of an MPI launcher (with <fathom/mpi.hpp>), as so many
+/// threads as `--threads N` says, or alone. Takes that option out of the arguments. Gives back the program's exit
+/// status: the largest that a body gave (void is 0), or 1 after an exception, whose text goes to standard error. Ctrl-C
+/// and SIGTERM set world.stop_requested().
+template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
     std::signal(SIGINT, detail::ask_to_stop);
     std::signal(SIGTERM, detail::ask_to_stop);
-    try {
-        world all{&detail::stop_flag};
-        if constexpr (std::is_void_v<decltype(body(all))>) {
-            body(all);
-            return 0;
+    struct ranks_body {
+        std::remove_reference_t<Body>* body;
+        std::atomic<int> status{0};
+    } all{&body, {}};
+    const auto call = [](void* of, const comm::link& ranks, integer neighbours) {
+        auto& here = *static_cast<ranks_body*>(of);
+        world seen{&detail::stop_flag, ranks, neighbours};
+        if constexpr (std::is_void_v<decltype((*here.body)(seen))>) {
+            (*here.body)(seen);
         } else {
-            return static_cast<int>(body(all));
+            const int status = static_cast<int>((*here.body)(seen));
+            for (int most = here.status.load(); status > most && !here.status.compare_exchange_weak(most, status);) {
+            }
         }
+    };
+    try {
+        detail::run_ranks(detail::take_threads(argc, argv), Mesh::dp_degree, {&all, call});
+        return all.status;
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
         return 1;

@@ -39,13 +39,16 @@ struct run_facts {
     planning::plan plan;
 };
 
+// What a program calls at several places is kept out of line here: it is compiled once, and calls cost nothing beside a
+// step.
+
 /// A training run over one type of transformer. Not a template over recipes: `start` fills in what a recipe fixes.
 template <class Transformer> class run {
   public:
     using engine_type = train::engine<Transformer>;
 
-    run(const Transformer& model, const run_facts& facts, const planning::rank_shape& shape, integer bytes,
-        const run_settings& settings)
+    [[gnu::noinline]] run(const Transformer& model, const run_facts& facts, const planning::rank_shape& shape,
+                          integer bytes, const run_settings& settings, const comm::link& ranks = {})
         : settings_(settings),
           facts_(facts),
           schedule_{.peak = settings.learning_rate,
@@ -53,29 +56,32 @@ template <class Transformer> class run {
                     .training_steps = settings.training_steps,
                     .shape = optim::stretches_of(settings.schedule)},
           engine_(model, shape, bytes,
-                  {settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, facts.decay}) {
+                  {settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, facts.decay}, ranks) {
         check(settings_);
         schedule_.check();
         engine_.initialise(settings_.seed);
     }
 
-    /// One step on a batch of any number of sequences; the learning rate is the schedule's. Errors: bad ids or shapes;
-    /// a loss or gradient norm that is not finite: names the place, saves the batch, and nothing has been moved.
+    /// One step on a batch of any number of sequences, or on this rank's part of it; the learning rate is the
+    /// schedule's. Errors: bad ids or shapes; a loss or gradient norm that is not finite: names the place, saves the
+    /// batch, and nothing has been moved.
     step_result step(const batch& b) { return step(view(b)); }
-    step_result step(const train::batch_view& b) {
+    [[gnu::noinline]] step_result step(const train::batch_view& b) {
         const train::step_settings now = settings_of_step();
         const step_result seen = engine_.step(b, now);
         train::require_finite(engine_, b, now, seen, bad_batch_);
         return seen;
     }
-    /// The mean losses over held-out text, or over the batches of any range.
+    /// The mean losses over a batch, or over the parts of all ranks.
     step_result evaluate(const batch& b) { return engine_.evaluate(view(b), settings_of_step()); }
 
     /// Whether the step just done is a multiple of n.
     [[nodiscard]] bool every(integer n) const { return steps_done() % n == 0; }
     [[nodiscard]] std::int64_t steps_done() const { return engine_.steps_done(); }
     [[nodiscard]] bool finished() const { return steps_done() >= settings_.training_steps; }
+    /// Of one rank.
     [[nodiscard]] integer sequences_per_step() const { return facts_.batch.sequences * settings_.micro_batches; }
+    [[nodiscard]] const comm::link& ranks() const { return engine_.ranks(); }
 
     /// call(parameter_view, part) for every parameter: name, shape, value, gradient.
     template <class Call> void each_parameter(Call&& call) { engine_.each_part(call); }
@@ -109,7 +115,8 @@ template <class Transformer> class run {
     std::string bad_batch_ = "bad_batch.safetensors";
 };
 
-/// The training text of a run: a corpus read in the order of the run's seed, from the place that the run is at.
+/// The training text of a run: a corpus read in the order of the run's seed, from the place that the run is at. Every
+/// rank reads its part of each batch.
 template <class Run> class training_text {
   public:
     /// Errors: a corpus that does not open, or whose ids the model does not have.
@@ -125,19 +132,22 @@ template <class Run> class training_text {
     }
 
     /// The batch of the next step, or nothing when the run has done its steps.
-    [[nodiscard]] std::optional<batch> next() {
+    [[nodiscard, gnu::noinline]] std::optional<batch> next() {
         if (run_->finished()) return std::nullopt;
+        const integer each = run_->sequences_per_step();
         loader_.go_to(run_->data_position());
-        batch made = loader_.next(run_->sequences_per_step());
+        batch made = loader_.peek(run_->ranks().rank() * each, each);
+        loader_.advance(run_->ranks().size() * each);
         run_->data_position() = loader_.where();
         return made;
     }
-    /// The mean losses over all held-out documents, weighted by targets.
-    [[nodiscard]] step_result evaluate() {
+    /// The mean losses over all held-out documents, weighted by targets. All ranks call it together.
+    [[nodiscard, gnu::noinline]] step_result evaluate() {
         step_result all;
         const integer total = loader_.held_out_sequences(), some = run_->facts().batch.sequences;
-        for (integer first = 0; first < total; first += some) {
-            const step_result part = run_->evaluate(loader_.held_out(first, std::min(some, total - first)));
+        for (integer first = 0; first < total; first += run_->ranks().size() * some) {
+            const integer mine = std::min(first + run_->ranks().rank() * some, total);
+            const step_result part = run_->evaluate(loader_.held_out(mine, std::min(some, total - mine)));
             all.cross_entropy += part.cross_entropy * static_cast<double>(part.targets);
             all.targets += part.targets;
             all.tokens += part.tokens;
@@ -158,18 +168,34 @@ template <class Run> class training_text {
 
 template <class Run> training_text(Run&, const std::string&) -> training_text<Run>;
 
+namespace detail {
+
+/// Errors: another number of ranks than the mesh has, or sharded state, which several ranks do not keep yet.
+inline void check_world(const world& all, integer dp, integer zero_stage) {
+    if (dp != any && dp != all.size())
+        fail("start: found ", all.size(), all.size() == 1 ? " rank" : " ranks", ", expected the ", dp, " of mesh<dp<",
+             dp, ">>; start as many (--threads ", dp, "), or write dp<any>");
+    if (zero_stage > 0 && all.size() > 1)
+        fail("start: found zero<", zero_stage, "> on ", all.size(),
+             " ranks, expected zero<0>: this version keeps the whole state on every rank");
+}
+
+}  // namespace detail
+
 /// Starts a run of a recipe: takes its memory, exactly bytes_per_rank<Recipe> for that many workers, and sets its
-/// parameters up.
-template <class Recipe> auto start(world&, const run_settings& settings) {
+/// parameters up. Errors: a world that the recipe's mesh is not for.
+template <class Recipe> [[gnu::noinline]] auto start(world& all, const run_settings& settings) {
     constexpr auto model = planning::transformer_of<Recipe>();
-    const int workers =
-        settings.workers > 0 ? settings.workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    detail::check_world(all, Recipe::dp_degree, Recipe::zero_stage);
+    const int cores = static_cast<int>(std::thread::hardware_concurrency() / all.neighbours());
+    const int workers = settings.workers > 0 ? settings.workers : std::max(1, cores);
     return run<std::remove_const_t<decltype(model)>>{
         model,
         {Recipe::batch, Recipe::decay, Recipe::model::config(), planning::plan_of<Recipe>(workers)},
         {.batch = Recipe::batch, .workers = workers},
         planning::bytes_of<Recipe>(workers),
-        settings};
+        settings,
+        all.ranks()};
 }
 
 }  // namespace fathom

@@ -29,6 +29,16 @@ class environment {
             if (std::getenv(name) != nullptr) return true;
         return false;
     }
+    /// How many processes of the job share this machine. All of them ask together.
+    [[nodiscard]] static integer neighbours() {
+        MPI_Comm here = MPI_COMM_NULL;
+        int size = 0;
+        detail::check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here),
+                      "MPI_Comm_split_type");
+        detail::check(MPI_Comm_size(here, &size), "MPI_Comm_size");
+        detail::check(MPI_Comm_free(&here), "MPI_Comm_free");
+        return size;
+    }
     /// Ends all processes of the job: how a rank that failed frees those that wait for it.
     [[noreturn]] static void end_all(int status) {
         MPI_Abort(MPI_COMM_WORLD, status);
