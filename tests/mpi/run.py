@@ -1,6 +1,7 @@
-"""Runs the program of MPI tests on several numbers of processes, then its jobs with a fault.
+"""Runs the program of MPI tests on several numbers of processes, then its jobs with a fault, then a program that
+`launch`es ranks in every way that there is.
 
-Each of those must end with a sentence that names the rank and the operation.
+A job with a fault must end with a sentence that names the rank and the operation; ways to launch must agree.
 """
 import os
 import shutil
@@ -46,8 +47,43 @@ def check_fault(program, fault, promised):
     return ([] if promised in output else [f"no `{promised}` in:", *output.splitlines()[-40:]]), []
 
 
+def steps_of(command, environment=None):
+    """The numbers of each step that a launched program printed, or its output."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", errors="replace", timeout=300,
+                          env={**os.environ, **(environment or {})})
+    lines = done.stdout.splitlines()
+    if done.returncode or len(lines) != 3:
+        raise ValueError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return lines
+
+
+def check_launch(program):
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n"]
+    try:
+        alone = steps_of([program])
+        for ranks in ("1", "2", "3"):
+            processes, threads = steps_of([*mpirun, ranks, program]), steps_of([program, "--threads", ranks])
+            if processes != threads:
+                return [f"{ranks} processes gave", *processes, "and as many threads", *threads], []
+            for one, several in zip(alone, processes):
+                for a, b in zip(map(float, one.split()), map(float, several.split())):
+                    if abs(a - b) > 1e-12 * abs(a):
+                        return [f"one rank gave {one}, {ranks} ranks {several}"], []
+    except ValueError as problem:
+        return str(problem).splitlines(), []
+    return [], []
+
+
+def check_refused(command, environment, promised):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **environment})
+    if done.returncode == 1 and promised in done.stderr:
+        return [], []
+    return [f"status {done.returncode}, no `{promised}` in:", *done.stderr.splitlines()], []
+
+
 def main():
-    program, todo = os.path.abspath(sys.argv[1]), checks(None)
+    program, launched, todo = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), checks(None)
     if not shutil.which("mpirun"):
         todo.skip("mpi", "no mpirun here")
     else:
@@ -55,6 +91,13 @@ def main():
             todo.add(f"mpi: every collective on {ranks} processes", lambda n=ranks: check_ranks(program, n))
         for fault, promised in FAULTS.items():
             todo.add(f"mpi: rank 1 {fault}", lambda f=fault, p=promised: check_fault(program, f, p))
+        todo.add("launch: processes and threads give the same bits, and one rank's numbers",
+                 lambda: check_launch(launched))
+        torchrun = {"LOCAL_RANK": "0", "WORLD_SIZE": "4"}
+        todo.add("launch: torchrun's variables are refused with the command to type",
+                 lambda: check_refused([launched], torchrun, "start `mpirun -n 4 PROGRAM`"))
+        todo.add("launch: a number of threads that is none",
+                 lambda: check_refused([launched, "--threads", "many"], {}, '--threads: found "many"'))
     todo.run()
 
 

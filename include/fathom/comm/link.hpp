@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fathom/comm/communicator.hpp>
+#include <fathom/core/error.hpp>
 
 namespace fathom::comm {
 

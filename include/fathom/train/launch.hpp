@@ -11,6 +11,7 @@
 #include <fathom/comm/world.hpp>
 #include <fathom/parallel/mesh.hpp>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 
 namespace fathom {
@@ -18,11 +19,41 @@ namespace fathom {
 namespace detail {
 
 inline std::atomic<bool> stop_flag{false};
-/// The first Ctrl-C asks; a second one, should the program not listen, ends it.
-inline void ask_to_stop(int signal) {
-    stop_flag.store(true, std::memory_order_relaxed);
-    std::signal(signal, SIG_DFL);
-}
+
+/// Waits for Ctrl-C and SIGTERM on a thread of its own while it lives. The first one asks; a second one, should the
+/// program not listen, ends it. No handler: oneDNN's kernels use the heap as their stack, and a signal that came upon a
+/// thread in one of them would be written into the heap. So all threads that begin here have both signals blocked.
+class signal_watch {
+  public:
+    signal_watch() {
+        sigset_t both;
+        sigemptyset(&both);
+        sigaddset(&both, SIGINT);
+        sigaddset(&both, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &both, &before_);
+        thread_ = std::thread{[this, both] {
+            for (int signal = 0; sigwait(&both, &signal) == 0 && !over_.load();)
+                if (stop_flag.exchange(true)) {
+                    std::signal(signal, SIG_DFL);
+                    pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
+                    std::raise(signal);
+                }
+        }};
+    }
+    signal_watch(const signal_watch&) = delete;
+    signal_watch& operator=(const signal_watch&) = delete;
+    ~signal_watch() {
+        over_.store(true);
+        pthread_kill(thread_.native_handle(), SIGTERM);
+        thread_.join();
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+  private:
+    sigset_t before_{};
+    std::atomic<bool> over_{false};
+    std::thread thread_;
+};
 
 /// What a rank runs, without its type.
 struct rank_body {
@@ -93,8 +124,7 @@ inline void run_ranks(integer threads, integer dp, const rank_body& body) {
 /// status: the largest that a body gave (void is 0), or 1 after an exception, whose text goes to standard error. Ctrl-C
 /// and SIGTERM set world.stop_requested().
 template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
-    std::signal(SIGINT, detail::ask_to_stop);
-    std::signal(SIGTERM, detail::ask_to_stop);
+    const detail::signal_watch signals;
     struct ranks_body {
         std::remove_reference_t<Body>* body;
         std::atomic<int> status{0};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <exception>
 #include <fathom/core/bytes.hpp>
@@ -18,7 +19,8 @@ extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace fathom::host {
 
-/// Threads that work off numbered tasks. The calling thread is worker 0. Every worker calls oneDNN with one thread.
+/// Threads that work off numbered tasks. The calling thread is worker 0. Every worker calls oneDNN with one thread. The
+/// pool's own threads take no signals; a program with signal handlers must keep them off the calling thread, too.
 class workers {
   public:
     explicit workers(int count) : count_(std::max(count, 1)) {
@@ -93,6 +95,10 @@ class workers {
             unfinished_.notify_one();
     }
     void serve(int worker) {
+        // oneDNN's kernels use the heap as their stack: a signal here would be written into it (oneDNN's issue 4845).
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, nullptr);
         one_library_thread();
         for (unsigned seen = 0;;) {
             unsigned now = seen;
