@@ -186,7 +186,13 @@ TEST_CASE("data parallel: a number that is not finite on one rank ends all with 
             const auto part = batch.part(2 * mine.rank(), 2);
             const auto seen = engine->step(part, settings);
             CHECK(std::isnan(seen.loss));
-            train::require_finite(*engine, part, settings, seen, folder / "bad.safetensors");
+            try {
+                train::require_finite(*engine, part, settings, seen, folder / "bad.safetensors");
+            } catch (const error&) {
+                const auto saved = train::load_batch(text_of(folder / "bad.safetensors.rank", mine.rank()));
+                CHECK(std::equal(saved.tokens.begin(), saved.tokens.end(), part.tokens));
+                throw;
+            }
         });
     });
     CHECK(text.find("rank 1: step 1, micro-batch 0") != std::string::npos);

@@ -6,6 +6,8 @@
 #include <fathom/comm/all_reduce.hpp>
 #include <fathom/comm/barrier.hpp>
 #include <fathom/comm/link.hpp>
+#include <fathom/core/error.hpp>
+#include <fathom/parallel/mesh.hpp>
 #include <string_view>
 
 namespace fathom {
@@ -29,6 +31,12 @@ class world {
     }
     /// Waits until all ranks are here.
     void meet(const char* label) const { ranks_.run(comm::barrier().from(label)); }
+    /// Errors: another number of ranks than a mesh's dp<N> has (`any`: none is wrong).
+    void require_ranks(integer dp) const {
+        if (dp != any && dp != size())
+            fail("found ", size(), size() == 1 ? " rank" : " ranks", ", expected the ", dp, " of mesh<dp<", dp,
+                 ">>; start as many (--threads ", dp, " or mpirun -n ", dp, "), or write dp<any>");
+    }
     /// A line on standard output, on one rank.
     void print(std::string_view line) const {
         if (rank() != 0) return;

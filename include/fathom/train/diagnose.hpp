@@ -323,22 +323,23 @@ std::optional<finding> diagnose(Engine& engine, const batch_view& batch, const s
 }
 
 /// Returns if loss and gradient norm of the step that gave `seen` are finite. Otherwise saves the batch as `path` and
-/// throws an error that says where the step went wrong, and how to have it again. Of several ranks, those whose part of
-/// the batch gave finite numbers wait, and end with the error of one that found the place.
+/// throws an error that says where the step went wrong, and how to have it again. Of several ranks, each saves its part
+/// as `path`.rankN; those whose part gave finite numbers wait, and end with the error of one that found the place.
 template <class Engine>
 void require_finite(Engine& engine, const batch_view& batch, const step_settings& settings, const step_result& seen,
                     const std::string& path) {
     if (std::isfinite(seen.loss) && std::isfinite(seen.gradient_norm)) return;
     const comm::link& ranks = engine.ranks();
+    const std::string saved = ranks.size() == 1 ? path : text_of(path, ".rank", ranks.rank());
+    save_batch(saved, batch);
     const auto found = diagnose(engine, batch, settings);
     std::int32_t somewhere = found ? 1 : 0;
     ranks.run(comm::all_reduce(&somewhere, 1, comm::reduction::max).from("not finite somewhere"));
     if (!found && somewhere != 0) ranks.run(comm::barrier().from("a rank that found a number that is not finite"));
-    save_batch(path, batch);
     fail(found ? describe(*found)
                : text_of("step ", engine.steps_done() + 1, ": found loss ", seen.loss, " and gradient norm ",
                          seen.gradient_norm, ", but only finite numbers when the step was repeated"),
-         "; the weights were not moved, the batch is saved as ", path);
+         "; the weights were not moved, the batch is saved as ", saved);
 }
 
 }  // namespace fathom::train

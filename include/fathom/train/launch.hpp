@@ -9,7 +9,6 @@
 #include <exception>
 #include <fathom/comm/threads/run.hpp>
 #include <fathom/comm/world.hpp>
-#include <fathom/parallel/mesh.hpp>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -70,7 +69,7 @@ struct launcher {
     const char* ranks = nullptr;
 };
 inline launcher launcher_of_process() {
-    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"})
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
         if (const char* ranks = std::getenv(name)) return {launcher::kind::mpi, ranks};
     if (std::getenv("PMIX_RANK") != nullptr) return {launcher::kind::mpi, std::getenv("SLURM_NTASKS")};
     if (std::getenv("TORCHELASTIC_RUN_ID") != nullptr ||
@@ -96,7 +95,7 @@ inline integer take_threads(int& argc, char** argv) {
 }
 
 /// Runs `body` once a rank.
-inline void run_ranks(integer threads, integer dp, const rank_body& body) {
+inline void run_ranks(integer threads, const rank_body& body) {
     const launcher by = launcher_of_process();
     if (by.of == launcher::kind::torchrun)
         fail("launch: found torchrun's variables, expected MPI's: on processors ranks meet over MPI; start ",
@@ -110,9 +109,6 @@ inline void run_ranks(integer threads, integer dp, const rank_body& body) {
         if (run_over_mpi != nullptr) return run_over_mpi(body);
     }
     const integer ranks = threads > 0 ? threads : 1;
-    if (dp != any && dp != ranks)
-        fail("launch: found ", ranks, ranks == 1 ? " rank" : " ranks", ", expected the ", dp, " of mesh<dp<", dp,
-             ">>; start as many with --threads ", dp);
     if (ranks == 1) return body.call(body.of, comm::link{}, 1);
     comm::threads::run(ranks, [&](auto& mine) { body.call(body.of, comm::link{mine}, ranks); });
 }
@@ -120,9 +116,9 @@ inline void run_ranks(integer threads, integer dp, const rank_body& body) {
 }  // namespace detail
 
 /// Runs body(world) once a rank of Mesh: as the processes of an MPI launcher (with <fathom/mpi.hpp>), as so many
-/// threads as `--threads N` says, or alone. Takes that option out of the arguments. Gives back the program's exit
-/// status: the largest that a body gave (void is 0), or 1 after an exception, whose text goes to standard error. Ctrl-C
-/// and SIGTERM set world.stop_requested().
+/// threads as `--threads N` says, or alone. Takes that option out of the arguments. Gives back the process's exit
+/// status: the largest that a body in it gave (void is 0), or 1 after an exception, such as of another number of ranks
+/// than Mesh has; its text goes to standard error. Ctrl-C and SIGTERM set world.stop_requested().
 template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
     const detail::signal_watch signals;
     struct ranks_body {
@@ -132,6 +128,7 @@ template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body
     const auto call = [](void* of, const comm::link& ranks, integer neighbours) {
         auto& here = *static_cast<ranks_body*>(of);
         world seen{&detail::stop_flag, ranks, neighbours};
+        seen.require_ranks(Mesh::dp_degree);
         if constexpr (std::is_void_v<decltype((*here.body)(seen))>) {
             (*here.body)(seen);
         } else {
@@ -141,7 +138,7 @@ template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body
         }
     };
     try {
-        detail::run_ranks(detail::take_threads(argc, argv), Mesh::dp_degree, {&all, call});
+        detail::run_ranks(detail::take_threads(argc, argv), {&all, call});
         return all.status;
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "%s\n", problem.what());

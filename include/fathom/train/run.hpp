@@ -172,9 +172,7 @@ namespace detail {
 
 /// Errors: another number of ranks than the mesh has, or sharded state, which several ranks do not keep yet.
 inline void check_world(const world& all, integer dp, integer zero_stage) {
-    if (dp != any && dp != all.size())
-        fail("start: found ", all.size(), all.size() == 1 ? " rank" : " ranks", ", expected the ", dp, " of mesh<dp<",
-             dp, ">>; start as many (--threads ", dp, "), or write dp<any>");
+    all.require_ranks(dp);
     if (zero_stage > 0 && all.size() > 1)
         fail("start: found zero<", zero_stage, "> on ", all.size(),
              " ranks, expected zero<0>: this version keeps the whole state on every rank");

@@ -23,12 +23,6 @@ class environment {
         if (ours_) MPI_Finalize();
     }
 
-    /// Whether an MPI launcher started this process: `mpirun` of Open MPI, MPICH's and Slurm's with PMI.
-    [[nodiscard]] static bool launched() {
-        for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"})
-            if (std::getenv(name) != nullptr) return true;
-        return false;
-    }
     /// How many processes of the job share this machine. All of them ask together.
     [[nodiscard]] static integer neighbours() {
         MPI_Comm here = MPI_COMM_NULL;
