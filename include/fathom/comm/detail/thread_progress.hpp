@@ -80,6 +80,9 @@ class thread_progress {
         me_->unused.push_back(&op);
     }
 
+    /// So that a handle holds it as it holds a pointer.
+    [[nodiscard]] thread_progress* operator->() { return this; }
+
   private:
     static void pause() {
 #if defined(__x86_64__)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fathom/comm/communicator.hpp>
+#include <fathom/comm/detail/owned_operation.hpp>
 #include <fathom/comm/detail/split_members.hpp>
 #include <fathom/comm/mpi/detail/progress.hpp>
 #include <memory>
@@ -12,27 +13,7 @@
 namespace fathom::comm::mpi {
 
 /// An operation under way. Lives no longer than its communicator.
-class handle {
-  public:
-    handle(detail::progress& progress, detail::operation_under_way& op) : progress_(&progress), operation_(&op) {}
-    handle(handle&& other) noexcept
-        : progress_(other.progress_), operation_(std::exchange(other.operation_, nullptr)) {}
-    handle& operator=(handle&& other) noexcept {
-        std::swap(progress_, other.progress_);
-        std::swap(operation_, other.operation_);
-        return *this;
-    }
-    ~handle() {
-        if (operation_ != nullptr) progress_->release(*operation_);
-    }
-
-    void wait() { progress_->wait(*operation_); }
-    [[nodiscard]] bool done() { return progress_->done(*operation_); }
-
-  private:
-    detail::progress* progress_;
-    detail::operation_under_way* operation_;
-};
+using handle = comm::detail::owned_operation<detail::progress*, detail::operation_under_way>;
 
 /// One process's view of a group of them; keeps the promise of `comm::communicator`. Collectives are messages between
 /// each pair of ranks: right for the tens of ranks that hosts have. A rank that fails is heard of by the others when
@@ -66,7 +47,7 @@ class communicator {
     [[nodiscard]] const char* name() const { return seat_->name.c_str(); }
     [[nodiscard]] const flight_recorder& recorder() const { return seat_->recorder; }
 
-    [[nodiscard]] handle start(const request& what) { return {*progress_, progress_->start(*seat_, what)}; }
+    [[nodiscard]] handle start(const request& what) { return {progress_.get(), progress_->start(*seat_, what)}; }
     void run(const request& what) { start(what).wait(); }
 
     [[nodiscard]] communicator split(integer colour, integer key, const char* name) {

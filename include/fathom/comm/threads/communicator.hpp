@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fathom/comm/communicator.hpp>
+#include <fathom/comm/detail/owned_operation.hpp>
 #include <fathom/comm/detail/split_members.hpp>
 #include <fathom/comm/detail/thread_progress.hpp>
 #include <memory>
@@ -12,27 +13,7 @@
 namespace fathom::comm::threads {
 
 /// An operation under way. Lives no longer than its communicator.
-class handle {
-  public:
-    handle(detail::thread_progress progress, detail::thread_operation& op) : progress_(progress), operation_(&op) {}
-    handle(handle&& other) noexcept
-        : progress_(other.progress_), operation_(std::exchange(other.operation_, nullptr)) {}
-    handle& operator=(handle&& other) noexcept {
-        std::swap(progress_, other.progress_);
-        std::swap(operation_, other.operation_);
-        return *this;
-    }
-    ~handle() {
-        if (operation_ != nullptr) progress_.release(*operation_);
-    }
-
-    void wait() { progress_.wait(*operation_); }
-    [[nodiscard]] bool done() { return progress_.done(*operation_); }
-
-  private:
-    detail::thread_progress progress_;
-    detail::thread_operation* operation_;
-};
+using handle = detail::owned_operation<detail::thread_progress, detail::thread_operation>;
 
 /// One rank's view of a group of threads; keeps the promise of `comm::communicator`. Data moves while a rank waits,
 /// starts or looks; nothing works in the background.
