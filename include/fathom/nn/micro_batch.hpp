@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <fathom/comm/mesh_links.hpp>
 #include <fathom/core/bytes.hpp>
 #include <fathom/tensor/matrix.hpp>
 
@@ -23,6 +24,29 @@ struct recomputation {
     bool blocks = false;          // everything but a block's input
 };
 
+/// Which places of every sequence a rank holds where ranks split sequences: of 2 x ranks equal chunks the rank-th and
+/// the rank-th from the end, so that all have the same causal work. The last `missing` places of the last chunks are
+/// not there (for multi-token prediction).
+struct context_share {
+    integer ranks = 1, rank = 0;
+    integer whole = 0;    // places of a whole sequence with the missing ones: 2 x ranks chunks
+    integer missing = 0;  // at its end
+
+    struct run {
+        integer first = 0, count = 0;
+    };
+    [[nodiscard]] constexpr integer chunk() const { return whole / (2 * ranks); }
+    [[nodiscard]] constexpr integer length() const { return whole - missing; }
+    /// The chunk `which` (0: the early one, 1: the late one) of a rank.
+    [[nodiscard]] constexpr run places(integer of, int which) const {
+        const integer first = (which == 0 ? of : 2 * ranks - 1 - of) * chunk();
+        const integer end = first + chunk() < length() ? first + chunk() : length();
+        return {first, end > first ? end - first : 0};
+    }
+    /// Places of a sequence that a rank holds.
+    [[nodiscard]] constexpr integer count(integer of) const { return places(of, 0).count + places(of, 1).count; }
+};
+
 /// One micro-batch as layers see it. A is the format that sums are kept in.
 template <class A> struct micro_batch {
     extents shape;
@@ -33,6 +57,16 @@ template <class A> struct micro_batch {
     double balance_weight =
         0;  // alpha of the sequence-wise balance loss over the sequences of the step; 0 leaves it out
     double* balance_loss = nullptr;
+    // Where ranks split the model or the sequences. The residual stream then has this rank's `tokens` of the `shape`,
+    // and `shape` has its part of every sequence.
+    const comm::mesh_links* ranks = nullptr;
+    context_share context{};
+
+    [[nodiscard]] integer tokens() const { return stream_tokens(shape).count; }
+    /// Over which tokens of the shape the residual stream goes: the tensor ranks share them in order.
+    [[nodiscard]] share_of stream_tokens(extents of) const {
+        return {of.tokens(), ranks != nullptr ? ranks->of.tp : 1, ranks != nullptr ? ranks->at.tp : 0};
+    }
 };
 
 }  // namespace fathom::nn

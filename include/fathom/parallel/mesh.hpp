@@ -20,7 +20,7 @@ template <integer N> struct ep { static constexpr integer value = N; };
 template <integer N> struct cp { static constexpr integer value = N; };
 
 /// The axes of a mesh.
-enum class mesh_axis : unsigned char { dp, tp, pp, ep, cp };
+enum class mesh_axis : unsigned char { dp, tp, pp, ep, cp, etp };
 
 namespace detail {
 
