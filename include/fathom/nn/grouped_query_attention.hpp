@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <fathom/core/number.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
@@ -21,10 +22,13 @@ struct grouped_query_attention_facts {
     integer head_dim = 0;
     bool attention_bias = false;
     ops::rope_facts rope{};
+    split_over tensor{};  // the ranks that share the heads
 };
 
 /// y += o(attention(q, k, v)) with rotary embeddings over the whole head, half-split as Llama pairs them
-/// (Ainslie et al., "GQA", 2023; Su et al., "RoFormer", 2021).
+/// (Ainslie et al., "GQA", 2023; Su et al., "RoFormer", 2021). Where tensor ranks share the heads, each has its heads'
+/// part of y and dx: the sums over ranks are the whole. With more ranks than kv heads, adjacent ranks hold the same kv
+/// head and each its part of that head's gradients. Rank 0 adds the bias of o_proj.
 template <class T> struct grouped_query_attention {
     using A = accumulator_t<T>;
     using facts = grouped_query_attention_facts;
@@ -54,26 +58,31 @@ template <class T> struct grouped_query_attention {
         tensor<T, axis::tokens, axis::values> dout;
     };
 
-    [[nodiscard]] constexpr integer queries() const { return of.num_attention_heads * of.head_dim; }
-    [[nodiscard]] constexpr integer keys() const { return of.num_key_value_heads * of.head_dim; }
+    /// Heads and kv heads of this rank; the widths below are theirs.
+    [[nodiscard]] constexpr integer own_heads() const { return of.tensor.share(of.num_attention_heads); }
+    [[nodiscard]] constexpr integer own_kv_heads() const {
+        return std::max<integer>(1, of.tensor.share(of.num_key_value_heads));
+    }
+    [[nodiscard]] constexpr integer queries() const { return own_heads() * of.head_dim; }
+    [[nodiscard]] constexpr integer keys() const { return own_kv_heads() * of.head_dim; }
     [[nodiscard]] constexpr integer all() const { return queries() + 2 * keys(); }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
-        const integer q = queries(), k = keys();
+        const integer q = queries(), k = keys(), whole = of.num_attention_heads * of.head_dim;
+        const auto parts = [&](const char* of_q, const char* of_k, const char* of_v) {
+            return std::array<part, 3>{rows_over(of.tensor, {.name = of_q, .rows = whole}),
+                                       kv_rows({.name = of_k, .first = q}), kv_rows({.name = of_v, .first = q + k})};
+        };
         visit(p.qkv, storage{.rows = all(),
                              .width = of.hidden_size,
-                             .parts = {{{.name = "q_proj.weight", .rows = q},
-                                        {.name = "k_proj.weight", .rows = k, .first = q},
-                                        {.name = "v_proj.weight", .rows = k, .first = q + k}}}});
+                             .parts = parts("q_proj.weight", "k_proj.weight", "v_proj.weight")});
         if (of.attention_bias)
             visit(p.qkv_bias, storage{.rows = all(),
                                       .width = 1,
                                       .start = initial::zero,
                                       .vector = true,
-                                      .parts = {{{.name = "q_proj.bias", .rows = q},
-                                                 {.name = "k_proj.bias", .rows = k, .first = q},
-                                                 {.name = "v_proj.bias", .rows = k, .first = q + k}}}});
-        visit(p.o, weight("o_proj.weight", of.hidden_size, q));
+                                      .parts = parts("q_proj.bias", "k_proj.bias", "v_proj.bias")});
+        visit(p.o, columns_over(of.tensor, weight("o_proj.weight", of.hidden_size, whole)));
         if (of.attention_bias) visit(p.o_bias, bias("o_proj.bias", of.hidden_size));
     }
 
@@ -81,7 +90,7 @@ template <class T> struct grouped_query_attention {
         saved s;
         if (!again.up_projections) s.qkv = memory.take<T>(shape.tokens(), all());
         s.out = memory.take<T>(shape.tokens(), queries());
-        s.logsumexp = memory.take<A>(of.num_attention_heads, shape.tokens());
+        s.logsumexp = memory.take<A>(own_heads(), shape.tokens());
         return s;
     }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
@@ -101,7 +110,7 @@ template <class T> struct grouped_query_attention {
     }
     [[nodiscard]] constexpr integer matrix_parameters() const { return (all() + queries()) * of.hidden_size; }
     /// Multiply-adds of scores and weighted values for one query and one key.
-    [[nodiscard]] constexpr integer products_per_pair() const { return of.num_attention_heads * 2 * of.head_dim; }
+    [[nodiscard]] constexpr integer products_per_pair() const { return own_heads() * 2 * of.head_dim; }
 
     template <class Queue>
     void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p,
@@ -113,7 +122,7 @@ template <class T> struct grouped_query_attention {
         ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(qkv),
                                   batch.starts, s.out, s.logsumexp);
         project(queue, y, s.out, p.o, true);
-        if (of.attention_bias) ops::add_bias(queue, y, p.o_bias);
+        if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
     }
 
     template <class Queue>
@@ -145,10 +154,8 @@ template <class T> struct grouped_query_attention {
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
         project_weight(queue, gradients.o, d.dy, s.out);
         project_weight(queue, gradients.qkv, d.dqkv, s.x);
-        if (of.attention_bias) {
-            ops::bias_weight(queue, gradients.qkv_bias, d.dqkv);
-            ops::bias_weight(queue, gradients.o_bias, d.dy);
-        }
+        if (of.attention_bias) ops::bias_weight(queue, gradients.qkv_bias, d.dqkv);
+        if (adds_bias()) ops::bias_weight(queue, gradients.o_bias, d.dy);
     }
 
     /// visit(operation, name, view) for what forward kept, in the order in which it was made.
@@ -159,8 +166,8 @@ template <class T> struct grouped_query_attention {
     }
 
     [[nodiscard]] constexpr ops::attention_facts heads(double scale) const {
-        return {.heads = of.num_attention_heads,
-                .kv_heads = of.num_key_value_heads,
+        return {.heads = own_heads(),
+                .kv_heads = own_kv_heads(),
                 .qk_dim = of.head_dim,
                 .v_dim = of.head_dim,
                 .shared_dim = 0,
@@ -171,6 +178,17 @@ template <class T> struct grouped_query_attention {
     template <class Layer> friend struct decoder;  // generates with this layer's own steps
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.head_dim); }
+    [[nodiscard]] constexpr bool adds_bias() const { return of.attention_bias && of.tensor.rank == 0; }
+    /// This rank's rows of all keys or values.
+    [[nodiscard]] constexpr part kv_rows(part rows) const {
+        rows.rows = of.num_key_value_heads * of.head_dim;
+        if (of.tensor.ranks <= of.num_key_value_heads) return rows_over(of.tensor, rows);
+        rows.of_rows = rows.rows;
+        rows.rows = of.head_dim;
+        rows.copies = of.tensor.ranks / of.num_key_value_heads;
+        rows.row = of.tensor.rank / rows.copies * of.head_dim;
+        return rows;
+    }
     [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> qkv) const {
         return {.q = qkv.columns_at(0, queries()),
                 .k = qkv.columns_at(queries(), keys()),
@@ -188,8 +206,8 @@ template <class T> struct grouped_query_attention {
     }
     /// Queries and keys lie side by side in heads of one width, so one call turns both.
     template <class Queue> void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> qkv, bool inverse) const {
-        ops::rotate<T>(queue, qkv, 0, of.head_dim, of.num_attention_heads + of.num_key_value_heads, of.head_dim, false,
-                       batch.positions, batch.cosines, batch.sines, inverse);
+        ops::rotate<T>(queue, qkv, 0, of.head_dim, own_heads() + own_kv_heads(), of.head_dim, false, batch.positions,
+                       batch.cosines, batch.sines, inverse);
     }
 };
 

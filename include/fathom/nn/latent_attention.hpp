@@ -26,13 +26,15 @@ struct latent_attention_facts {
     bool attention_bias = false;
     bool rope_interleave = true;
     ops::rope_facts rope{};
+    split_over tensor{};  // the ranks that share the heads
 
     [[nodiscard]] constexpr integer qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
 };
 
 /// y += o(attention(...)): c_q = norm(W_qa x), q = W_qb c_q; [c_kv | k_r] = W_kva x, [k | v] = W_kvb norm(c_kv); the
 /// rotary key k_r has no norm and all heads share it (DeepSeek-V2 report, section 2.1). The latent norms' epsilon is
-/// 1e-6 whatever the config says.
+/// 1e-6 whatever the config says. Where tensor ranks share the heads, each has all latents and its heads' part of y, dx
+/// and of the gradients of what all ranks hold: the sums over ranks are the whole. Rank 0 adds the bias of o_proj.
 template <class T> struct latent_attention {
     using A = accumulator_t<T>;
     using facts = latent_attention_facts;
@@ -84,18 +86,22 @@ template <class T> struct latent_attention {
     /// Columns of `a` before the kv latent: the query latent, or the queries themselves.
     [[nodiscard]] constexpr integer lead() const { return latent_queries() ? of.q_lora_rank : queries(); }
     [[nodiscard]] constexpr bool latent_queries() const { return of.q_lora_rank > 0; }
-    [[nodiscard]] constexpr integer queries() const { return of.num_attention_heads * of.qk_head_dim(); }
-    [[nodiscard]] constexpr integer keys_values() const {
-        return of.num_attention_heads * (of.qk_nope_head_dim + of.v_head_dim);
-    }
-    [[nodiscard]] constexpr integer values() const { return of.num_attention_heads * of.v_head_dim; }
+    /// Heads of this rank; the widths below are theirs.
+    [[nodiscard]] constexpr integer own_heads() const { return of.tensor.share(of.num_attention_heads); }
+    [[nodiscard]] constexpr integer queries() const { return own_heads() * of.qk_head_dim(); }
+    [[nodiscard]] constexpr integer keys_values() const { return own_heads() * (of.qk_nope_head_dim + of.v_head_dim); }
+    [[nodiscard]] constexpr integer values() const { return own_heads() * of.v_head_dim; }
     [[nodiscard]] constexpr integer kv_a() const { return of.kv_lora_rank + of.qk_rope_head_dim; }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
-        visit(p.a, storage{.rows = lead() + kv_a(),
-                           .width = of.hidden_size,
-                           .parts = {{{.name = latent_queries() ? "q_a_proj.weight" : "q_proj.weight", .rows = lead()},
-                                      {.name = "kv_a_proj_with_mqa.weight", .rows = kv_a(), .first = lead()}}}});
+        const integer heads = of.num_attention_heads;
+        const part from_input = latent_queries()
+                                    ? part{.name = "q_a_proj.weight", .rows = lead()}
+                                    : rows_over(of.tensor, {.name = "q_proj.weight", .rows = heads * of.qk_head_dim()});
+        visit(p.a,
+              storage{.rows = lead() + kv_a(),
+                      .width = of.hidden_size,
+                      .parts = {{from_input, {.name = "kv_a_proj_with_mqa.weight", .rows = kv_a(), .first = lead()}}}});
         if (of.attention_bias) {
             // A bias is a row, so its parts are columns: named as two vectors of one storage.
             if (latent_queries())
@@ -104,11 +110,11 @@ template <class T> struct latent_attention {
         }
         if (latent_queries()) {
             visit(p.q_norm, gain("q_a_layernorm.weight", of.q_lora_rank));
-            visit(p.q_b, weight("q_b_proj.weight", queries(), of.q_lora_rank));
+            visit(p.q_b, of_heads("q_b_proj.weight", of.qk_head_dim(), of.q_lora_rank));
         }
         visit(p.kv_norm, gain("kv_a_layernorm.weight", of.kv_lora_rank));
-        visit(p.kv_b, weight("kv_b_proj.weight", keys_values(), of.kv_lora_rank));
-        visit(p.o, weight("o_proj.weight", of.hidden_size, values()));
+        visit(p.kv_b, of_heads("kv_b_proj.weight", of.qk_nope_head_dim + of.v_head_dim, of.kv_lora_rank));
+        visit(p.o, columns_over(of.tensor, weight("o_proj.weight", of.hidden_size, heads * of.v_head_dim)));
         if (of.attention_bias) visit(p.o_bias, bias("o_proj.bias", of.hidden_size));
     }
 
@@ -127,7 +133,7 @@ template <class T> struct latent_attention {
             s.kv = memory.take<T>(n, keys_values());
         }
         s.out = memory.take<T>(n, values());
-        s.logsumexp = memory.take<A>(of.num_attention_heads, n);
+        s.logsumexp = memory.take<A>(own_heads(), n);
         return s;
     }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
@@ -161,7 +167,7 @@ template <class T> struct latent_attention {
         if (latent_queries()) w.dc_q = memory.take<T>(n, of.q_lora_rank);
         w.dc_kv = memory.take<T>(n, of.kv_lora_rank);
         w.dout = memory.take<T>(n, values());
-        w.shared_parts = memory.take<A>(n, of.num_attention_heads * of.qk_rope_head_dim);
+        w.shared_parts = memory.take<A>(n, own_heads() * of.qk_rope_head_dim);
         w.norm_partials = memory.take<A>(pieces(n, ops::rms_norm_rows), std::max(of.q_lora_rank, of.kv_lora_rank));
         return w;
     }
@@ -174,7 +180,7 @@ template <class T> struct latent_attention {
     }
     /// Multiply-adds of scores and weighted values for one query and one key.
     [[nodiscard]] constexpr integer products_per_pair() const {
-        return of.num_attention_heads * (of.qk_head_dim() + of.v_head_dim);
+        return own_heads() * (of.qk_head_dim() + of.v_head_dim);
     }
 
     template <class Queue>
@@ -197,7 +203,7 @@ template <class T> struct latent_attention {
         ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(q, kv, s),
                                   batch.starts, s.out, s.logsumexp);
         project(queue, y, s.out, p.o, true);
-        if (of.attention_bias) ops::add_bias(queue, y, p.o_bias);
+        if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
     }
 
     template <class Queue>
@@ -257,10 +263,8 @@ template <class T> struct latent_attention {
         project_weight(queue, gradients.kv_b, d.dkv, d.c_kv);
         ops::add(queue, gradients.kv_norm, d.dkv_norm);
         project_weight(queue, gradients.a, d.da, s.x);
-        if (of.attention_bias) {
-            ops::bias_weight(queue, gradients.a_bias, biased(d.da));
-            ops::bias_weight(queue, gradients.o_bias, d.dy);
-        }
+        if (of.attention_bias) ops::bias_weight(queue, gradients.a_bias, biased(d.da));
+        if (adds_bias()) ops::bias_weight(queue, gradients.o_bias, d.dy);
     }
 
     /// visit(operation, name, view) for what forward kept, in the order in which it was made.
@@ -275,8 +279,8 @@ template <class T> struct latent_attention {
     }
 
     [[nodiscard]] constexpr ops::attention_facts heads(double scale) const {
-        return {.heads = of.num_attention_heads,
-                .kv_heads = of.num_attention_heads,
+        return {.heads = own_heads(),
+                .kv_heads = own_heads(),
                 .qk_dim = of.qk_head_dim(),
                 .v_dim = of.v_head_dim,
                 .shared_dim = of.qk_rope_head_dim,
@@ -287,6 +291,12 @@ template <class T> struct latent_attention {
     template <class Layer> friend struct decoder;  // generates with this layer's own steps
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.qk_head_dim()); }
+    [[nodiscard]] constexpr bool adds_bias() const { return of.attention_bias && of.tensor.rank == 0; }
+    /// A matrix whose rows are `each` of one head after another.
+    [[nodiscard]] constexpr storage of_heads(const char* name, integer each, integer width) const {
+        const part rows = rows_over(of.tensor, {.name = name, .rows = of.num_attention_heads * each});
+        return {.rows = rows.rows, .width = width, .parts = {{rows}}};
+    }
     static constexpr storage split_bias(const char* first, integer first_width, const char* second,
                                         integer second_width) {
         return {.rows = first_width + second_width,
@@ -316,7 +326,7 @@ template <class T> struct latent_attention {
     }
     template <class Queue>
     void rotate_queries(Queue& queue, const micro_batch<A>& batch, matrix<T> q, bool inverse) const {
-        rotate(queue, batch, q, of.num_attention_heads, of.qk_head_dim(), of.qk_nope_head_dim, inverse);
+        rotate(queue, batch, q, own_heads(), of.qk_head_dim(), of.qk_nope_head_dim, inverse);
     }
     template <class Queue, class Q, class KV>
     void norm_latents(Queue& queue, const parameters<T>& p, const saved& s, Q c_q, KV c_kv) const {
