@@ -15,9 +15,11 @@ namespace fathom::nn {
 struct feed_forward_facts {
     integer hidden_size = 0;
     integer intermediate_size = 0;
+    split_over tensor{};  // by intermediate size
 };
 
 /// y += down(silu(gate(x)) * up(x))   (Shazeer, "GLU variants improve transformer", 2020)
+/// Where tensor ranks split it, y and the gradient of x are parts of sums over them.
 template <class T> struct feed_forward {
     using A = accumulator_t<T>;
     using facts = feed_forward_facts;
@@ -44,31 +46,35 @@ template <class T> struct feed_forward {
         tensor<T, axis::tokens, axis::intermediate> act, dact;
     };
 
+    /// This rank's part of the intermediate size.
+    [[nodiscard]] constexpr integer share() const { return of.tensor.share(of.intermediate_size); }
+
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
         const integer h = of.hidden_size, i = of.intermediate_size;
-        visit(p.gate_up, storage{.rows = 2 * i,
-                                 .width = h,
-                                 .parts = {{{.name = "gate_proj.weight", .rows = i},
-                                            {.name = "up_proj.weight", .rows = i, .first = i}}}});
-        visit(p.down, weight("down_proj.weight", h, i));
+        visit(p.gate_up,
+              storage{.rows = 2 * share(),
+                      .width = h,
+                      .parts = {{rows_over(of.tensor, {.name = "gate_proj.weight", .rows = i}),
+                                 rows_over(of.tensor, {.name = "up_proj.weight", .rows = i, .first = share()})}}});
+        visit(p.down, columns_over(of.tensor, weight("down_proj.weight", h, i)));
     }
 
     constexpr saved keep(arena& memory, extents shape) const {
         saved s;
-        s.gate_up = memory.take<T>(shape.tokens(), 2 * of.intermediate_size);
-        if (!again.swiglu) s.act = memory.take<T>(shape.tokens(), of.intermediate_size);
+        s.gate_up = memory.take<T>(shape.tokens(), 2 * share());
+        if (!again.swiglu) s.act = memory.take<T>(shape.tokens(), share());
         return s;
     }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
         deferred d;
-        if (again.swiglu) d.act = memory.take<T>(shape.tokens(), of.intermediate_size);
+        if (again.swiglu) d.act = memory.take<T>(shape.tokens(), share());
         if (apart) d.kept_dy = memory.take<T>(shape.tokens(), of.hidden_size);
         return d;
     }
     constexpr workspace work(arena& memory, extents shape) const {
         workspace w;
-        if (again.swiglu) w.act = memory.take<T>(shape.tokens(), of.intermediate_size);
-        w.dact = memory.take<T>(shape.tokens(), of.intermediate_size);
+        if (again.swiglu) w.act = memory.take<T>(shape.tokens(), share());
+        w.dact = memory.take<T>(shape.tokens(), share());
         return w;
     }
     [[nodiscard]] constexpr integer scratch(extents) const { return ops::product_scratch<T>(); }
