@@ -5,4 +5,5 @@
 #include <fathom/ops/attention/attention_operands.hpp>
 #include <fathom/ops/attention/backward.hpp>
 #include <fathom/ops/attention/forward.hpp>
+#include <fathom/ops/attention/place_run.hpp>
 #include <fathom/ops/attention/scratch.hpp>

@@ -6,8 +6,11 @@
 #include <fathom/core/number.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/ops/attention/attention_facts.hpp>
+#include <fathom/ops/attention/attention_operands.hpp>
 #include <fathom/ops/attention/detail/rows.hpp>
+#include <fathom/ops/attention/place_run.hpp>
 #include <fathom/tensor/arena.hpp>
+#include <span>
 
 namespace fathom::ops {
 namespace detail::attention {
@@ -55,7 +58,8 @@ template <class A> struct backward_buffers {
 
 }  // namespace detail::attention
 
-/// Bytes of scratch that a worker needs for attention over T, forward and backward: linear in `length`.
+/// Bytes of scratch that a worker needs for attention over T with `length` keys a sequence, forward and backward:
+/// linear in `length`.
 template <class T> constexpr integer attention_scratch(const attention_facts& facts, integer length) {
     using A = accumulator_t<T>;
     arena forward, backward;
@@ -67,14 +71,18 @@ template <class T> constexpr integer attention_scratch(const attention_facts& fa
 namespace detail::attention {
 
 template <class T>
-void check_sizes(const host::queue& queue, const attention_facts& facts, integer sequences, integer length,
-                 integer tokens) {
+void check_sizes(const host::queue& queue, const attention_facts& facts, integer sequences,
+                 std::span<const place_run> queries, std::span<const place_run> keys,
+                 const attention_operands<const T>& in) {
     check(facts);
-    if (tokens != sequences * length)
-        fail("attention: found queries of ", tokens, " tokens, expected ", sequences, " sequences of ", length);
-    if (queue.scratch_bytes() < attention_scratch<T>(facts, length))
-        fail("attention: found ", queue.scratch_bytes(), " bytes of scratch a worker, expected ",
-             attention_scratch<T>(facts, length));
+    if (const integer length = places_in(queries); in.q.rows != sequences * length)
+        fail("attention: found queries of ", in.q.rows, " tokens, expected ", sequences, " sequences of ", length);
+    for (const place_run& run : keys)
+        if (sequences > 0 && run.row_of(sequences - 1) + run.count > in.k.rows)
+            fail("attention: found keys of ", in.k.rows, " tokens, expected ", run.row_of(sequences - 1) + run.count,
+                 " at least");
+    if (const integer needed = attention_scratch<T>(facts, places_in(keys)); queue.scratch_bytes() < needed)
+        fail("attention: found ", queue.scratch_bytes(), " bytes of scratch a worker, expected ", needed);
 }
 
 }  // namespace detail::attention

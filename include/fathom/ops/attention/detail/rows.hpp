@@ -29,6 +29,14 @@ template <class From, class To, class A> void copy_rows(matrix<From> from, matri
     }
 }
 
+/// Likewise, but to += factor * from if `accumulate`.
+template <class From, class To, class A> void put_rows(matrix<From> from, matrix<To> to, A factor, bool accumulate) {
+    if (!accumulate) return copy_rows(from, to, factor);
+    for (integer r = 0; r < from.rows; ++r)
+        for (integer c = 0; c < from.width; ++c)
+            to(r, c) = static_cast<To>(static_cast<A>(to(r, c)) + factor * static_cast<A>(from(r, c)));
+}
+
 /// keys[count, qk_dim] and values[count, v_dim] of a kv head, from token `first` on.
 template <class T, class A>
 void take_keys(const attention_facts& facts, const attention_operands<const T>& in, integer head, integer first,
@@ -40,9 +48,9 @@ void take_keys(const attention_facts& facts, const attention_operands<const T>& 
     copy_rows(in.v.rows_at(first, keys.rows).columns_at(head * in.v_head_stride, facts.v_dim), values, A{1});
 }
 
-/// The lowest key that any of the queries [first, last) of a sequence sees.
-inline integer lowest_start(const std::int32_t* starts, integer first, integer last) {
-    return *std::min_element(starts + first, starts + last);
+/// The lowest place that any of `count` queries sees.
+inline integer lowest_start(const std::int32_t* starts, integer count) {
+    return *std::min_element(starts, starts + count);
 }
 
 /// Of a row of scores over the keys from `tile_first` on, the part that one query sees: columns [from, to), and these
