@@ -15,7 +15,8 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 from checks import WARNINGS, checks, compile_source  # noqa: E402
 
 INCLUDE = os.path.join(ROOT, "include")
-NEEDS = {"cuda": "cuda_runtime.h", "nccl": "nccl.h", "mpi": "mpi.h"}  # what folders of these names are made for
+# What folders of these names are made for.
+NEEDS = {"cuda": "cuda_runtime.h", "nccl": "nccl.h", "mpi": "mpi.h", "simulated": "boost/context/fiber.hpp"}
 
 
 def twice(header):
