@@ -8,3 +8,4 @@
 #include <fathom/nn/language_head.hpp>            // IWYU pragma: export
 #include <fathom/nn/latent_attention.hpp>         // IWYU pragma: export
 #include <fathom/nn/multi_token_prediction.hpp>   // IWYU pragma: export
+#include <fathom/nn/token_embedding.hpp>          // IWYU pragma: export

@@ -8,8 +8,9 @@
 #include <fathom/nn/block.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
+#include <fathom/nn/tensor_exchange.hpp>
+#include <fathom/nn/token_embedding.hpp>
 #include <fathom/ops/elementwise.hpp>
-#include <fathom/ops/embedding.hpp>
 #include <fathom/ops/rms_norm.hpp>
 #include <fathom/tensor/arena.hpp>
 
@@ -18,12 +19,17 @@ namespace fathom::nn {
 /// The module of depth k: h'_i = eh_proj([enorm(embedding of token i + k) ; hnorm(h_i of depth k - 1)]), a block, and a
 /// norm of its own before the shared head (V3 report, section 2.2). Its sequences are k tokens shorter; depth 0's h is
 /// the main model's after its final norm, that of other depths after their own.
+/// Of a split block, the streams are this rank's share of the tokens, and so is what is read of the depth before.
 template <class T, class Block> struct multi_token_prediction {
     using A = accumulator_t<T>;
     using stream = tensor<T, axis::tokens, axis::hidden>;
     using const_stream = tensor<const T, axis::tokens, axis::hidden>;
 
+    static constexpr bool split = Block::split;
+
     Block layer;
+    integer vocab_size = 0;
+    split_over over{};  // the ranks that split the vocabulary and share the tokens
 
     template <class E> struct parameters {
         matrix<E> enorm, hnorm, head_norm;
@@ -43,6 +49,8 @@ template <class T, class Block> struct multi_token_prediction {
         stream g, dnormed, dpart;
         tensor<T, axis::tokens, axis::two_hidden> djoined;
         matrix<A> norm_partials;
+        typename token_embedding<T, split>::workspace embedding;
+        stream whole;  // [longer sequences' tokens of all tensor ranks, hidden]
         typename Block::workspace layer;
     };
 
@@ -57,13 +65,13 @@ template <class T, class Block> struct multi_token_prediction {
     }
 
     constexpr saved keep(arena& memory, extents shape) const {
-        const integer n = shape.tokens();
+        const integer n = stream_rows(shape);
         saved s;
-        s.embedded = memory.take<T>(n, hidden());
-        s.previous = memory.take<T>(n, hidden());
-        s.x = memory.take<T>(n, hidden());
-        s.normed = memory.take<T>(n, hidden());
-        s.joined = memory.take<T>(n, 2 * hidden());
+        s.embedded = take_stream(memory, shape, hidden());
+        s.previous = take_stream(memory, shape, hidden());
+        s.x = take_stream(memory, shape, hidden());
+        s.normed = take_stream(memory, shape, hidden());
+        s.joined = take_stream(memory, shape, 2 * hidden());
         s.enorm_inverse_rms = memory.take<A>(1, n);
         s.hnorm_inverse_rms = memory.take<A>(1, n);
         s.head_inverse_rms = memory.take<A>(1, n);
@@ -73,15 +81,25 @@ template <class T, class Block> struct multi_token_prediction {
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
         return {layer.defer(memory, shape, apart)};
     }
-    constexpr workspace work(arena& memory, extents shape) const {
-        const integer n = shape.tokens();
+    /// Room for modules whose `previous` has up to `skip` more tokens a sequence.
+    constexpr workspace work(arena& memory, extents shape, integer skip = 1) const {
         workspace w;
-        w.g = memory.take<T>(n, hidden());
-        w.dnormed = memory.take<T>(n, hidden());
-        w.dpart = memory.take<T>(n, hidden());
-        w.djoined = memory.take<T>(n, 2 * hidden());
-        w.norm_partials = memory.take<A>(pieces(n, ops::rms_norm_rows), hidden());
+        w.g = take_stream(memory, shape, hidden());
+        w.dnormed = take_stream(memory, shape, hidden());
+        w.dpart = take_stream(memory, shape, hidden());
+        w.djoined = take_stream(memory, shape, 2 * hidden());
+        w.norm_partials = memory.take<A>(pieces(stream_rows(shape), ops::rms_norm_rows), hidden());
+        const integer start = memory.used();
+        if constexpr (split) {
+            w.embedding = embedding_layer().work(memory, shape);
+            memory.rewind(start);
+            w.whole =
+                tensor_exchange{over, {shape.sequences, shape.length + skip}}.template take_whole<T>(memory, hidden());
+        }
+        const integer end = memory.used();
+        memory.rewind(start);  // the block works between what the others do
         w.layer = layer.work(memory, shape);
+        memory.rewind(std::max(end, memory.used()));
         return w;
     }
     [[nodiscard]] constexpr integer matrix_parameters() const {
@@ -94,10 +112,21 @@ template <class T, class Block> struct multi_token_prediction {
     void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, typename Block::buffers& b,
                  tensor<const T, axis::vocabulary, axis::hidden> embedding, const std::int32_t* ids,
                  const_stream previous, integer skip, saved& s, workspace& w) const {
-        const integer length = batch.shape.length;
-        ops::embed<T>(queue, s.embedded, ids, embedding);
-        for (integer q = 0; q < batch.shape.sequences; ++q)
-            ops::copy(queue, s.previous.rows_at(q * length, length), previous.rows_at(q * (length + skip), length));
+        embedding_layer().forward(queue, batch, embedding, ids, s.embedded, w.embedding);
+        if constexpr (split) {
+            const tensor_exchange between{over, batch.shape}, longer = longer_exchange(batch, skip);
+            const matrix<const T> all = longer.gather(queue, batch.ranks, previous, longer.whole(matrix<T>{w.whole}),
+                                                      "hidden states of the depth before");
+            each_run(batch, skip, [&](integer to, integer from, integer count) {
+                const auto [first, rows] = clipped(to, count, between.mine);
+                ops::copy(queue, s.previous.rows_at(first - between.mine.first, rows),
+                          all.rows_at(from + first - to, rows));
+            });
+        } else {
+            each_run(batch, skip, [&](integer to, integer from, integer count) {
+                ops::copy(queue, s.previous.rows_at(to, count), previous.rows_at(from, count));
+            });
+        }
         ops::rms_norm<T>(queue, s.joined.columns_at(0, hidden()), s.enorm_inverse_rms.data, s.embedded, p.enorm.data,
                          eps());
         ops::rms_norm<T>(queue, s.joined.columns_at(hidden(), hidden()), s.hnorm_inverse_rms.data, s.previous,
@@ -114,18 +143,29 @@ template <class T, class Block> struct multi_token_prediction {
                   const std::int32_t* ids, stream dnormed, integer skip, saved& s, deferred& d, workspace& w,
                   stream dprevious, tensor<A, axis::vocabulary, axis::hidden> dembedding,
                   parameters<A>& gradients) const {
-        const integer length = batch.shape.length;
         norm_backward(queue, w.g, gradients.head_norm, dnormed, s.layer.y, s.head_inverse_rms, p.head_norm, w);
         layer.backward_input(queue, batch, p.layer, b, s.layer, w.g, d.layer, w.layer, &gradients.layer);
         project_weight(queue, gradients.eh_proj, w.g, s.joined);
         project_input(queue, w.djoined, w.g, p.eh_proj);
         norm_backward(queue, w.dpart, gradients.enorm, w.djoined.columns_at(0, hidden()), s.embedded,
                       s.enorm_inverse_rms, p.enorm, w);
-        ops::embed_backward(queue, dembedding, ids, matrix<const T>{w.dpart});
+        embedding_layer().backward(queue, batch, dembedding, ids, w.dpart, w.embedding);
         norm_backward(queue, w.dpart, gradients.hnorm, w.djoined.columns_at(hidden(), hidden()), s.previous,
                       s.hnorm_inverse_rms, p.hnorm, w);
-        for (integer q = 0; q < batch.shape.sequences; ++q)
-            ops::add(queue, dprevious.rows_at(q * (length + skip), length), w.dpart.rows_at(q * length, length));
+        if constexpr (split) {
+            const tensor_exchange between{over, batch.shape}, longer = longer_exchange(batch, skip);
+            const matrix<const T> all = between.gather(queue, batch.ranks, w.dpart, between.whole(matrix<T>{w.whole}),
+                                                       "gradient of the depth before");
+            each_run(batch, skip, [&](integer from, integer to, integer count) {
+                const auto [first, rows] = clipped(to, count, longer.mine);
+                ops::add(queue, dprevious.rows_at(first - longer.mine.first, rows),
+                         all.rows_at(from + first - to, rows));
+            });
+        } else {
+            each_run(batch, skip, [&](integer from, integer to, integer count) {
+                ops::add(queue, dprevious.rows_at(to, count), w.dpart.rows_at(from, count));
+            });
+        }
     }
 
     /// visit(operation, name, view) for what forward kept, in the order in which it was made.
@@ -139,6 +179,46 @@ template <class T, class Block> struct multi_token_prediction {
 
   private:
     [[nodiscard]] constexpr double eps() const { return layer.of.rms_norm_eps; }
+    [[nodiscard]] constexpr token_embedding<T, split> embedding_layer() const { return {hidden(), vocab_size, over}; }
+    [[nodiscard]] constexpr integer stream_rows(extents shape) const {
+        return split ? share_of{shape.tokens(), over.ranks, over.rank}.each : shape.tokens();
+    }
+    constexpr matrix<T> take_stream(arena& memory, extents shape, integer width) const {
+        if constexpr (split) return tensor_exchange{over, shape}.template take_share<T>(memory, width);
+        return memory.take<T>(shape.tokens(), width);
+    }
+
+    /// This rank's places of one sequence, in this depth and in the one before, where sequences are `skip` longer: the
+    /// early chunk, then the late one; what is missing is so at the end of a chunk.
+    struct chunks {
+        integer early, late, early_longer, late_longer;
+    };
+    static constexpr chunks chunks_of(const micro_batch<A>& batch, integer skip) {
+        const integer length = batch.shape.length;
+        if (batch.context.ranks == 1) return {length, 0, length + skip, 0};
+        context_share longer = batch.context;
+        longer.missing -= skip;
+        const auto count = [&](const context_share& of, int which) { return of.places(of.rank, which).count; };
+        return {count(batch.context, 0), count(batch.context, 1), count(longer, 0), count(longer, 1)};
+    }
+    [[nodiscard]] constexpr tensor_exchange longer_exchange(const micro_batch<A>& batch, integer skip) const {
+        const chunks c = chunks_of(batch, skip);
+        return {over, {batch.shape.sequences, c.early_longer + c.late_longer}};
+    }
+    /// call(row, row of the depth before, count) for runs of tokens that both depths have.
+    template <class Call> static void each_run(const micro_batch<A>& batch, integer skip, Call&& call) {
+        const chunks c = chunks_of(batch, skip);
+        for (integer q = 0; q < batch.shape.sequences; ++q) {
+            const integer row = q * (c.early + c.late), row_longer = q * (c.early_longer + c.late_longer);
+            call(row, row_longer, c.early);
+            if (c.late > 0) call(row + c.early, row_longer + c.early_longer, c.late);
+        }
+    }
+    /// The part of rows [row, row + count) that a share has.
+    static constexpr context_share::run clipped(integer row, integer count, share_of share) {
+        const integer first = std::max(row, share.first), end = std::min(row + count, share.first + share.count);
+        return {first, std::max<integer>(end - first, 0)};
+    }
     template <class Queue>
     void norm_backward(Queue& queue, matrix<T> dx, matrix<A> dgain, matrix<const T> dy, matrix<const T> x,
                        matrix<A> inverse_rms, matrix<T> gain, workspace& w) const {

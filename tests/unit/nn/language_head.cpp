@@ -25,14 +25,15 @@ struct pass {
     explicit pass(integer rows) {
         CHECK(work->rows == tokens);  // so few are one piece
         work->rows = rows;
-        head.forward_backward(workers.queue, tensor<const double, axis::tokens, axis::hidden>{x.view},
+        head.forward_backward(workers.queue, nn::micro_batch<double>{},
+                              tensor<const double, axis::tokens, axis::hidden>{x.view},
                               tensor<const double, axis::vocabulary, axis::hidden>{w.view}, targets.data(), weight,
                               z_weight, *work, tensor<double, axis::tokens, axis::hidden>{dx.view},
                               tensor<double, axis::vocabulary, axis::hidden>{dw.view}, sums);
     }
     nn::loss_sums forward() {
         nn::loss_sums now;
-        head.forward(workers.queue, tensor<const double, axis::tokens, axis::hidden>{x.view},
+        head.forward(workers.queue, nn::micro_batch<double>{}, tensor<const double, axis::tokens, axis::hidden>{x.view},
                      tensor<const double, axis::vocabulary, axis::hidden>{w.view}, targets.data(), *work, now);
         return now;
     }
