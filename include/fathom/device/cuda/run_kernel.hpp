@@ -16,6 +16,19 @@ __global__ void __launch_bounds__(Kernel::threads) run_kernel(const Kernel kerne
     kernel(here, arguments...);
 }
 
+namespace detail {
+
+template <class Call> struct entry_of;
+template <class Kernel, class... Arguments> struct entry_of<void (Kernel::*)(block&, Arguments...) const> {
+    static constexpr auto function = &run_kernel<Kernel, Arguments...>;
+};
+
+}  // namespace detail
+
+/// The entry of a kernel by its type alone, as cudaLaunchKernel and cudaFuncSetAttribute take it.
+template <class Kernel>
+inline constexpr auto kernel_entry = detail::entry_of<decltype(&Kernel::template operator()<block>)>::function;
+
 }  // namespace fathom::cuda
 
 #endif
