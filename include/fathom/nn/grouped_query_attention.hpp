@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <fathom/core/number.hpp>
+#include <fathom/nn/context_exchange.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
@@ -11,6 +12,7 @@
 #include <fathom/ops/elementwise.hpp>
 #include <fathom/ops/rotary.hpp>
 #include <fathom/tensor/arena.hpp>
+#include <type_traits>
 
 namespace fathom::nn {
 
@@ -22,7 +24,9 @@ struct grouped_query_attention_facts {
     integer head_dim = 0;
     bool attention_bias = false;
     ops::rope_facts rope{};
-    split_over tensor{};  // the ranks that share the heads
+    split_over tensor{};   // the ranks that share the heads
+    split_over context{};  // that share sequences; read by context_grouped_query_attention alone, as `exchange` is
+    context_exchange exchange = context_exchange::all_gather;
 };
 
 /// y += o(attention(q, k, v)) with rotary embeddings over the whole head, half-split as Llama pairs them
@@ -119,33 +123,23 @@ template <class T> struct grouped_query_attention {
         s.x = x;
         const auto qkv = again.up_projections ? w.qkv : s.qkv;
         make_queries_keys_values(queue, batch, p, x, qkv);
-        ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(qkv),
-                                  batch.starts, s.out, s.logsumexp);
-        project(queue, y, s.out, p.o, true);
-        if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
+        ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length,
+                                  operands<const T>(own_queries(qkv), own_keys_values(qkv)), batch.starts, s.out,
+                                  s.logsumexp);
+        project_out(queue, p, s, y);
     }
 
     template <class Queue>
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, saved& s,
                         tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
                         tensor<T, axis::tokens, axis::hidden> dx) const {
-        d.dy = dy;
-        if (!d.kept_dy.empty()) {
-            ops::copy(queue, d.kept_dy, dy);
-            d.dy = d.kept_dy;
-        }
+        hold(queue, dy, d);
         const auto qkv = again.up_projections ? w.qkv : s.qkv;
         if (again.up_projections) make_queries_keys_values(queue, batch, p, s.x, qkv);
         project_input(queue, w.dout, dy, p.o);
-        ops::attention_backward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(qkv),
-                                   batch.starts, s.out, s.logsumexp, w.dout,
-                                   {.q = d.dqkv.columns_at(0, queries()),
-                                    .k = d.dqkv.columns_at(queries(), keys()),
-                                    .k_head_stride = of.head_dim,
-                                    .shared = {},
-                                    .v = d.dqkv.columns_at(queries() + keys(), keys()),
-                                    .v_head_stride = of.head_dim},
-                                   {});
+        ops::attention_backward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length,
+                                   operands<const T>(own_queries(qkv), own_keys_values(qkv)), batch.starts, s.out,
+                                   s.logsumexp, w.dout, operands<T>(own_queries(d.dqkv), own_keys_values(d.dqkv)), {});
         rotate(queue, batch, d.dqkv, true);
         project_input(queue, dx, d.dqkv, p.qkv);
     }
@@ -174,7 +168,7 @@ template <class T> struct grouped_query_attention {
                 .scale = scale};
     }
 
-  private:
+  protected:
     template <class Layer> friend struct decoder;  // generates with this layer's own steps
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.head_dim); }
@@ -189,13 +183,32 @@ template <class T> struct grouped_query_attention {
         rows.row = of.tensor.rank / rows.copies * of.head_dim;
         return rows;
     }
-    [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> qkv) const {
-        return {.q = qkv.columns_at(0, queries()),
-                .k = qkv.columns_at(queries(), keys()),
+    [[nodiscard]] constexpr matrix<T> own_queries(matrix<T> qkv) const { return qkv.columns_at(0, queries()); }
+    /// kv[tokens, keys above values]
+    [[nodiscard]] constexpr matrix<T> own_keys_values(matrix<T> qkv) const {
+        return qkv.columns_at(queries(), 2 * keys());
+    }
+    template <class N>
+    [[nodiscard]] ops::attention_operands<N> operands(std::type_identity_t<matrix<N>> q,
+                                                      std::type_identity_t<matrix<N>> kv) const {
+        return {.q = q,
+                .k = kv,
                 .k_head_stride = of.head_dim,
                 .shared = {},
-                .v = qkv.columns_at(queries() + keys(), keys()),
+                .v = kv.columns_at(keys(), keys()),
                 .v_head_stride = of.head_dim};
+    }
+    template <class Queue>
+    void project_out(Queue& queue, const parameters<T>& p, const saved& s,
+                     tensor<T, axis::tokens, axis::hidden> y) const {
+        project(queue, y, s.out, p.o, true);
+        if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
+    }
+    template <class Queue> void hold(Queue& queue, tensor<const T, axis::tokens, axis::hidden> dy, deferred& d) const {
+        d.dy = dy;
+        if (d.kept_dy.empty()) return;
+        ops::copy(queue, d.kept_dy, dy);
+        d.dy = d.kept_dy;
     }
     template <class Queue, class X, class QKV>
     void make_queries_keys_values(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, X x,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fathom/core/number.hpp>
+#include <fathom/nn/context_exchange.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
@@ -11,6 +12,7 @@
 #include <fathom/ops/rms_norm.hpp>
 #include <fathom/ops/rotary.hpp>
 #include <fathom/tensor/arena.hpp>
+#include <type_traits>
 
 namespace fathom::nn {
 
@@ -26,7 +28,9 @@ struct latent_attention_facts {
     bool attention_bias = false;
     bool rope_interleave = true;
     ops::rope_facts rope{};
-    split_over tensor{};  // the ranks that share the heads
+    split_over tensor{};   // the ranks that share the heads
+    split_over context{};  // that share sequences; read by context_latent_attention alone, as `exchange` is
+    context_exchange exchange = context_exchange::all_gather;
 
     [[nodiscard]] constexpr integer qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
 };
@@ -118,59 +122,11 @@ template <class T> struct latent_attention {
         if (of.attention_bias) visit(p.o_bias, bias("o_proj.bias", of.hidden_size));
     }
 
-    constexpr saved keep(arena& memory, extents shape) const {
-        const integer n = shape.tokens();
-        saved s;
-        s.a = memory.take<T>(n, lead() + kv_a());
-        s.q_inverse_rms = latent_queries() ? memory.take<A>(1, n) : matrix<A>{};
-        s.kv_inverse_rms = memory.take<A>(1, n);
-        if (!again.norms) {
-            if (latent_queries()) s.c_q = memory.take<T>(n, of.q_lora_rank);
-            s.c_kv = memory.take<T>(n, of.kv_lora_rank);
-        }
-        if (!again.up_projections) {
-            if (latent_queries()) s.q = memory.take<T>(n, queries());
-            s.kv = memory.take<T>(n, keys_values());
-        }
-        s.out = memory.take<T>(n, values());
-        s.logsumexp = memory.take<A>(own_heads(), n);
-        return s;
-    }
+    constexpr saved keep(arena& memory, extents shape) const { return keep(memory, whole(shape)); }
     constexpr deferred defer(arena& memory, extents shape, bool apart) const {
-        const integer n = shape.tokens();
-        deferred d;
-        if (apart) d.kept_dy = memory.take<T>(n, of.hidden_size);
-        if (again.norms) {
-            if (latent_queries()) d.c_q = memory.take<T>(n, of.q_lora_rank);
-            d.c_kv = memory.take<T>(n, of.kv_lora_rank);
-        }
-        if (latent_queries()) {
-            d.dq = memory.take<T>(n, queries());
-            d.dq_norm = memory.take<A>(1, of.q_lora_rank);
-        }
-        d.dkv = memory.take<T>(n, keys_values());
-        d.da = memory.take<T>(n, lead() + kv_a());
-        d.dkv_norm = memory.take<A>(1, of.kv_lora_rank);
-        return d;
+        return defer(memory, whole(shape), apart);
     }
-    constexpr workspace work(arena& memory, extents shape) const {
-        const integer n = shape.tokens();
-        workspace w;
-        if (again.norms) {
-            if (latent_queries()) w.c_q = memory.take<T>(n, of.q_lora_rank);
-            w.c_kv = memory.take<T>(n, of.kv_lora_rank);
-        }
-        if (again.up_projections) {
-            if (latent_queries()) w.q = memory.take<T>(n, queries());
-            w.kv = memory.take<T>(n, keys_values());
-        }
-        if (latent_queries()) w.dc_q = memory.take<T>(n, of.q_lora_rank);
-        w.dc_kv = memory.take<T>(n, of.kv_lora_rank);
-        w.dout = memory.take<T>(n, values());
-        w.shared_parts = memory.take<A>(n, own_heads() * of.qk_rope_head_dim);
-        w.norm_partials = memory.take<A>(pieces(n, ops::rms_norm_rows), std::max(of.q_lora_rank, of.kv_lora_rank));
-        return w;
-    }
+    constexpr workspace work(arena& memory, extents shape) const { return work(memory, whole(shape)); }
     [[nodiscard]] constexpr integer scratch(extents shape) const {
         return std::max(ops::attention_scratch<T>(heads(0), shape.length), ops::product_scratch<T>());
     }
@@ -187,70 +143,36 @@ template <class T> struct latent_attention {
     void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p,
                  tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w,
                  tensor<T, axis::tokens, axis::hidden> y) const {
-        s.x = x;
-        project(queue, s.a, x, p.a);
-        if (of.attention_bias) ops::add_bias(queue, biased(s.a), p.a_bias);
-        rotate(queue, batch, s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim), 1, of.qk_rope_head_dim, 0,
-               false);
-        if (!latent_queries()) rotate_queries(queue, batch, s.a.columns_at(0, queries()), false);
+        project_in(queue, batch, p, x, s);
         const auto c_q = again.norms ? w.c_q : s.c_q;
         const auto c_kv = again.norms ? w.c_kv : s.c_kv;
-        const auto q =
-            latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
+        const auto q = queries_of(s, w);
         const auto kv = again.up_projections ? w.kv : s.kv;
         norm_latents(queue, p, s, c_q, c_kv);
         up_project(queue, batch, p, c_q, c_kv, q, kv);
-        ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(q, kv, s),
-                                  batch.starts, s.out, s.logsumexp);
-        project(queue, y, s.out, p.o, true);
-        if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
+        ops::attention_forward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length,
+                                  operands<const T>(q, kv, own_rotary(s.a)), batch.starts, s.out, s.logsumexp);
+        project_out(queue, p, s, y);
     }
 
     template <class Queue>
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, saved& s,
                         tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
                         tensor<T, axis::tokens, axis::hidden> dx) const {
-        d.dy = dy;
-        if (!d.kept_dy.empty()) {
-            ops::copy(queue, d.kept_dy, dy);
-            d.dy = d.kept_dy;
-        }
+        hold(queue, dy, d);
         if (again.norms)
             norm_latents(queue, p, s, d.c_q, d.c_kv);
         else
             d.c_q = s.c_q, d.c_kv = s.c_kv;
-        const auto q =
-            latent_queries() ? (again.up_projections ? w.q : s.q) : s.a.template part<axis::queries>(0, queries());
+        const auto q = queries_of(s, w);
         const auto kv = again.up_projections ? w.kv : s.kv;
         if (again.up_projections) up_project(queue, batch, p, d.c_q, d.c_kv, q, kv);
-
-        const auto dq = latent_queries() ? d.dq : d.da.template part<axis::queries>(0, queries());
-        const auto dshared = d.da.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim);
         project_input(queue, w.dout, dy, p.o);
-        ops::attention_backward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length, inputs(q, kv, s),
-                                   batch.starts, s.out, s.logsumexp, w.dout,
-                                   {.q = dq,
-                                    .k = d.dkv,
-                                    .k_head_stride = of.qk_nope_head_dim + of.v_head_dim,
-                                    .shared = dshared,
-                                    .v = d.dkv.columns_at(of.qk_nope_head_dim, d.dkv.width - of.qk_nope_head_dim),
-                                    .v_head_stride = of.qk_nope_head_dim + of.v_head_dim},
-                                   w.shared_parts);
-        rotate(queue, batch, dshared, 1, of.qk_rope_head_dim, 0, true);
-        rotate_queries(queue, batch, dq, true);
-        if (latent_queries()) {
-            project_input(queue, w.dc_q, dq, p.q_b);
-            ops::fill_zero(queue, d.dq_norm.data, of.q_lora_rank);
-            ops::rms_norm_backward<T>(queue, d.da.columns_at(0, of.q_lora_rank), false, d.dq_norm.data, w.dc_q,
-                                      s.a.columns_at(0, of.q_lora_rank), s.q_inverse_rms.data, p.q_norm.data,
-                                      w.norm_partials.columns_at(0, of.q_lora_rank));
-        }
+        ops::attention_backward<T>(queue, heads(scale()), batch.shape.sequences, batch.shape.length,
+                                   operands<const T>(q, kv, own_rotary(s.a)), batch.starts, s.out, s.logsumexp, w.dout,
+                                   operands<T>(query_gradients(d), d.dkv, own_rotary(d.da)), w.shared_parts);
         project_input(queue, w.dc_kv, d.dkv, p.kv_b);
-        ops::fill_zero(queue, d.dkv_norm.data, of.kv_lora_rank);
-        ops::rms_norm_backward<T>(queue, d.da.columns_at(lead(), of.kv_lora_rank), false, d.dkv_norm.data, w.dc_kv,
-                                  s.a.columns_at(lead(), of.kv_lora_rank), s.kv_inverse_rms.data, p.kv_norm.data,
-                                  w.norm_partials.columns_at(0, of.kv_lora_rank));
-        project_input(queue, dx, d.da, p.a);
+        finish_backward(queue, batch, p, s, d, w, w.dc_kv, dx);
     }
 
     template <class Queue>
@@ -287,15 +209,74 @@ template <class T> struct latent_attention {
                 .scale = scale};
     }
 
-  private:
+  protected:
     template <class Layer> friend struct decoder;  // generates with this layer's own steps
+    /// Tokens whose numbers lie in memory: of the layer's input, of normed latents, of keys and values, and of those
+    /// keys that one call of attention sees. They differ where a layer attends to other ranks' tokens.
+    struct row_counts {
+        integer tokens, latents, keys, seen_keys;
+    };
+    static constexpr row_counts whole(extents shape) {
+        return {shape.tokens(), shape.tokens(), shape.tokens(), shape.tokens()};
+    }
+    constexpr saved keep(arena& memory, row_counts n) const {
+        saved s;
+        s.a = memory.take<T>(n.tokens, lead() + kv_a());
+        s.q_inverse_rms = latent_queries() ? memory.take<A>(1, n.tokens) : matrix<A>{};
+        s.kv_inverse_rms = memory.take<A>(1, n.tokens);
+        if (!again.norms) {
+            if (latent_queries()) s.c_q = memory.take<T>(n.tokens, of.q_lora_rank);
+            s.c_kv = memory.take<T>(n.latents, of.kv_lora_rank);
+        }
+        if (!again.up_projections) {
+            if (latent_queries()) s.q = memory.take<T>(n.tokens, queries());
+            s.kv = memory.take<T>(n.keys, keys_values());
+        }
+        s.out = memory.take<T>(n.tokens, values());
+        s.logsumexp = memory.take<A>(own_heads(), n.tokens);
+        return s;
+    }
+    constexpr deferred defer(arena& memory, row_counts n, bool apart) const {
+        deferred d;
+        if (apart) d.kept_dy = memory.take<T>(n.tokens, of.hidden_size);
+        if (again.norms) {
+            if (latent_queries()) d.c_q = memory.take<T>(n.tokens, of.q_lora_rank);
+            d.c_kv = memory.take<T>(n.latents, of.kv_lora_rank);
+        }
+        if (latent_queries()) {
+            d.dq = memory.take<T>(n.tokens, queries());
+            d.dq_norm = memory.take<A>(1, of.q_lora_rank);
+        }
+        d.dkv = memory.take<T>(n.keys, keys_values());
+        d.da = memory.take<T>(n.tokens, lead() + kv_a());
+        d.dkv_norm = memory.take<A>(1, of.kv_lora_rank);
+        return d;
+    }
+    constexpr workspace work(arena& memory, row_counts n) const {
+        workspace w;
+        if (again.norms) {
+            if (latent_queries()) w.c_q = memory.take<T>(n.tokens, of.q_lora_rank);
+            w.c_kv = memory.take<T>(n.latents, of.kv_lora_rank);
+        }
+        if (again.up_projections) {
+            if (latent_queries()) w.q = memory.take<T>(n.tokens, queries());
+            w.kv = memory.take<T>(n.keys, keys_values());
+        }
+        if (latent_queries()) w.dc_q = memory.take<T>(n.tokens, of.q_lora_rank);
+        w.dc_kv = memory.take<T>(n.latents, of.kv_lora_rank);
+        w.dout = memory.take<T>(n.tokens, values());
+        w.shared_parts = memory.take<A>(n.seen_keys, own_heads() * of.qk_rope_head_dim);
+        w.norm_partials =
+            memory.take<A>(pieces(n.tokens, ops::rms_norm_rows), std::max(of.q_lora_rank, of.kv_lora_rank));
+        return w;
+    }
     /// Not known at compile time: it takes a logarithm.
     [[nodiscard]] double scale() const { return ops::softmax_scale(of.rope, of.qk_head_dim()); }
     [[nodiscard]] constexpr bool adds_bias() const { return of.attention_bias && of.tensor.rank == 0; }
     /// A matrix whose rows are `each` of one head after another.
     [[nodiscard]] constexpr storage of_heads(const char* name, integer each, integer width) const {
-        const part rows = rows_over(of.tensor, {.name = name, .rows = of.num_attention_heads * each});
-        return {.rows = rows.rows, .width = width, .parts = {{rows}}};
+        const part here = rows_over(of.tensor, {.name = name, .rows = of.num_attention_heads * each});
+        return {.rows = here.rows, .width = width, .parts = {{here}}};
     }
     static constexpr storage split_bias(const char* first, integer first_width, const char* second,
                                         integer second_width) {
@@ -310,13 +291,70 @@ template <class T> struct latent_attention {
     [[nodiscard]] constexpr matrix<T> biased(matrix<T> a) const {
         return latent_queries() ? a : a.columns_at(lead(), kv_a());
     }
-    [[nodiscard]] ops::attention_inputs<T> inputs(matrix<const T> q, matrix<const T> kv, const saved& s) const {
+    /// The rotary keys of the layer's own tokens, in `a` or its gradient.
+    [[nodiscard]] constexpr matrix<T> own_rotary(matrix<T> a) const {
+        return a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim);
+    }
+    [[nodiscard]] tensor<T, axis::tokens, axis::queries> queries_of(const saved& s, const workspace& w) const {
+        if (latent_queries()) return again.up_projections ? w.q : s.q;
+        return s.a.template part<axis::queries>(0, queries());
+    }
+    [[nodiscard]] tensor<T, axis::tokens, axis::queries> query_gradients(const deferred& d) const {
+        return latent_queries() ? d.dq : d.da.template part<axis::queries>(0, queries());
+    }
+    template <class N>
+    [[nodiscard]] ops::attention_operands<N> operands(std::type_identity_t<matrix<N>> q,
+                                                      std::type_identity_t<matrix<N>> kv,
+                                                      std::type_identity_t<matrix<N>> shared) const {
         return {.q = q,
                 .k = kv,
                 .k_head_stride = of.qk_nope_head_dim + of.v_head_dim,
-                .shared = s.a.columns_at(lead() + of.kv_lora_rank, of.qk_rope_head_dim),
+                .shared = shared,
                 .v = kv.columns_at(of.qk_nope_head_dim, kv.width - of.qk_nope_head_dim),
                 .v_head_stride = of.qk_nope_head_dim + of.v_head_dim};
+    }
+    /// The one product of the input, with its bias and the rotations of what it gives.
+    template <class Queue>
+    void project_in(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p,
+                    tensor<const T, axis::tokens, axis::hidden> x, saved& s) const {
+        s.x = x;
+        project(queue, s.a, x, p.a);
+        if (of.attention_bias) ops::add_bias(queue, biased(s.a), p.a_bias);
+        rotate(queue, batch, own_rotary(s.a), 1, of.qk_rope_head_dim, 0, false);
+        if (!latent_queries()) rotate_queries(queue, batch, s.a.columns_at(0, queries()), false);
+    }
+    template <class Queue>
+    void project_out(Queue& queue, const parameters<T>& p, const saved& s,
+                     tensor<T, axis::tokens, axis::hidden> y) const {
+        project(queue, y, s.out, p.o, true);
+        if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
+    }
+    template <class Queue> void hold(Queue& queue, tensor<const T, axis::tokens, axis::hidden> dy, deferred& d) const {
+        d.dy = dy;
+        if (d.kept_dy.empty()) return;
+        ops::copy(queue, d.kept_dy, dy);
+        d.dy = d.kept_dy;
+    }
+    /// From the gradients of queries, rotary keys and the normed kv latent to that of the input.
+    template <class Queue>
+    void finish_backward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, const saved& s, deferred& d,
+                         workspace& w, tensor<T, axis::tokens, axis::kv_latent> dc_kv,
+                         tensor<T, axis::tokens, axis::hidden> dx) const {
+        rotate(queue, batch, own_rotary(d.da), 1, of.qk_rope_head_dim, 0, true);
+        const auto dq = query_gradients(d);
+        rotate_queries(queue, batch, dq, true);
+        if (latent_queries()) {
+            project_input(queue, w.dc_q, dq, p.q_b);
+            ops::fill_zero(queue, d.dq_norm.data, of.q_lora_rank);
+            ops::rms_norm_backward<T>(queue, d.da.columns_at(0, of.q_lora_rank), false, d.dq_norm.data, w.dc_q,
+                                      s.a.columns_at(0, of.q_lora_rank), s.q_inverse_rms.data, p.q_norm.data,
+                                      w.norm_partials.columns_at(0, of.q_lora_rank));
+        }
+        ops::fill_zero(queue, d.dkv_norm.data, of.kv_lora_rank);
+        ops::rms_norm_backward<T>(queue, d.da.columns_at(lead(), of.kv_lora_rank), false, d.dkv_norm.data, dc_kv,
+                                  s.a.columns_at(lead(), of.kv_lora_rank), s.kv_inverse_rms.data, p.kv_norm.data,
+                                  w.norm_partials.columns_at(0, of.kv_lora_rank));
+        project_input(queue, dx, d.da, p.a);
     }
     template <class Queue>
     void rotate(Queue& queue, const micro_batch<A>& batch, matrix<T> x, integer count, integer head_stride,

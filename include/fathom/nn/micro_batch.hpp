@@ -13,7 +13,9 @@ namespace fathom::nn {
 struct extents {
     integer sequences = 0;
     integer length = 0;
+    integer longest = 0;  // where ranks split sequences: the largest length of any of them; 0: all have this one's
     [[nodiscard]] constexpr integer tokens() const { return sequences * length; }
+    [[nodiscard]] constexpr integer most_tokens() const { return sequences * (longest > length ? longest : length); }
 };
 
 /// What is recomputed in backward instead of kept from forward.
@@ -26,7 +28,7 @@ struct recomputation {
 
 /// Which places of every sequence a rank holds where ranks split sequences: of 2 x ranks equal chunks the rank-th and
 /// the rank-th from the end, so that all have the same causal work. The last `missing` places of the last chunks are
-/// not there (for multi-token prediction).
+/// not there (for multi-token prediction). One rank has all places in its early chunk.
 struct context_share {
     integer ranks = 1, rank = 0;
     integer whole = 0;    // places of a whole sequence with the missing ones: 2 x ranks chunks
@@ -35,16 +37,23 @@ struct context_share {
     struct run {
         integer first = 0, count = 0;
     };
-    [[nodiscard]] constexpr integer chunk() const { return whole / (2 * ranks); }
+    [[nodiscard]] constexpr integer chunk() const { return ranks == 1 ? whole : whole / (2 * ranks); }
     [[nodiscard]] constexpr integer length() const { return whole - missing; }
     /// The chunk `which` (0: the early one, 1: the late one) of a rank.
     [[nodiscard]] constexpr run places(integer of, int which) const {
+        if (ranks == 1) return {which == 0 ? 0 : length(), which == 0 ? length() : 0};
         const integer first = (which == 0 ? of : 2 * ranks - 1 - of) * chunk();
         const integer end = first + chunk() < length() ? first + chunk() : length();
         return {first, end > first ? end - first : 0};
     }
     /// Places of a sequence that a rank holds.
     [[nodiscard]] constexpr integer count(integer of) const { return places(of, 0).count + places(of, 1).count; }
+    /// The most that any rank holds.
+    [[nodiscard]] constexpr integer longest() const {
+        integer most = 0;
+        for (integer of = 0; of < ranks; ++of) most = count(of) > most ? count(of) : most;
+        return most;
+    }
 };
 
 /// One micro-batch as layers see it. A is the format that sums are kept in.
