@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -108,6 +109,52 @@ TEST_CASE("balance: the same bits for any number of workers, also for many seque
         CHECK(loss == first_loss);
     }
     CHECK(first_loss > 1);
+}
+
+TEST_CASE("balance: ranks that share tokens add their sums and have the loss and gradients of the whole") {
+    // Places 0 to 4 of three sequences are on one context rank, which three ranks share in flat order, the last without
+    // any; places 5 to 7 are on another.
+    constexpr integer sequences = 3, length = 8, early = 5, tokens = sequences * length;
+    std::vector<std::int32_t> ids(tokens * 3);
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 3 * 2 + i / 3 % 2 + i / 37);
+    const integer shares[][4] = {{0, early, 0, 8}, {0, early, 8, 7}, {0, early, 15, 0}, {early, length - early, 0, 9}};
+    for (const bool chosen : {false, true}) {
+        auto scores = scores_of<double>(tokens, 8);
+        pool on(2, ops::balance_scratch<double>(sigmoid));
+        numbers<double> expected(tokens, 8), gradient(tokens, 8), sums(sequences, 16);
+        double expected_loss = 0, loss = 1;
+        ops::balance_loss(on.queue, sigmoid, sequences, length, scores.view(), 0.5 * sequences, &expected_loss,
+                          expected.view(), 1,
+                          chosen ? matrix<const std::int32_t>{ids.data(), tokens, 3} : matrix<const std::int32_t>{});
+        for (const bool backward : {false, true}) {
+            for (const auto& [place, here, first, count] : shares) {
+                const auto row_of = [&, from = place, of = here, start = first](integer t) {
+                    return (start + t) / of * length + from + (start + t) % of;
+                };
+                numbers<double> own(count, 8), part(sequences, 16, 3), dscores(count, 8);
+                std::vector<std::int32_t> own_ids;
+                for (integer t = 0; t < count; ++t) {
+                    std::copy_n(scores.view().row(row_of(t)), 8, own.view().row(t));
+                    own_ids.insert(own_ids.end(), ids.data() + 3 * row_of(t), ids.data() + 3 * row_of(t) + 3);
+                }
+                if (!backward) {
+                    ops::balance_sums<double>(
+                        on.queue, sigmoid, here, first, own.view(),
+                        chosen ? matrix<const std::int32_t>{own_ids.data(), count, 3} : matrix<const std::int32_t>{},
+                        part.view());
+                    for (std::size_t i = 0; i < sums.memory.size(); ++i) sums.memory[i] += part.memory[i];
+                } else {
+                    ops::balance_of_sums_backward<double>(on.queue, sigmoid, length, here, first, own.view(),
+                                                          sums.view(), 0.5, dscores.view());
+                    for (integer t = 0; t < count; ++t)
+                        std::copy_n(dscores.view().row(t), 8, gradient.view().row(row_of(t)));
+                }
+            }
+        }
+        ops::balance_of_sums(on.queue, sigmoid, length, sums.view(), 0.5, &loss);
+        CHECK(loss - 1 == doctest::Approx(expected_loss).epsilon(1e-12));
+        CHECK(distance(gradient, expected) < 1e-12);
+    }
 }
 
 TEST_CASE("balance: shapes that do not fit are refused") {

@@ -77,4 +77,17 @@ TEST_CASE_TEMPLATE("permutation: rows and scalars go to their experts and come b
     }
 }
 
+TEST_CASE_TEMPLATE("permutation: rows change places where they lie", T, double, bf16) {
+    constexpr integer rows = 9, hidden = 70;
+    const std::int32_t to[rows] = {2, 1, 5, 8, 3, 0, 7, 6, 4};  // cycles of three, one, three and two rows
+    for (const int workers : {1, 2}) {
+        pool on(workers);
+        numbers<T> x(rows, hidden, 4, 1, 3), moved(rows, hidden, 4, 1, 3);
+        std::vector<std::int32_t> cycles(rows, 77);
+        ops::permute_rows(on.queue, moved.view(), to, cycles.data());
+        for (integer r = 0; r < rows; ++r)
+            for (integer c = 0; c < hidden; ++c) CHECK(moved(to[r], c) == x(r, c));
+    }
+}
+
 }  // namespace fathom::test

@@ -1,6 +1,7 @@
 // Tokens sorted by expert and back: a stable counting sort, so that every expert sees its tokens in their order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <fathom/core/error.hpp>
 #include <fathom/core/number.hpp>
@@ -90,6 +91,32 @@ void gather_scalars(host::queue& queue, A* values, const std::type_identity_t<A>
     constexpr integer pairs = 4096;
     queue.enqueue(pieces(count, pairs), [&](integer task, int) {
         for (integer i = task * pairs; i < count && i < (task + 1) * pairs; ++i) values[i] = grouped[slot[i]];
+    });
+}
+
+/// Row r of x becomes row to[r], in place; to[x.rows] names every row once, and `cycles`[x.rows] is written over.
+template <class T> void permute_rows(host::queue& queue, matrix<T> x, const std::int32_t* to, std::int32_t* cycles) {
+    queue.enqueue(1, [&](integer, int) {
+        for (integer r = 0; r < x.rows; ++r) cycles[r] = -1;
+        for (integer r = 0; r < x.rows; ++r) {
+            if (cycles[r] >= 0) continue;
+            cycles[r] = to[r] == r ? 0 : 1;  // 1 where a cycle of several rows begins
+            for (integer at = to[r]; at != r; at = to[at]) cycles[at] = 0;
+        }
+    });
+    constexpr integer lanes = 64;
+    queue.enqueue(pieces(x.width, lanes), [&](integer task, int) {
+        const integer first = task * lanes, width = x.width - first < lanes ? x.width - first : lanes;
+        T held[lanes];
+        for (integer r = 0; r < x.rows; ++r) {
+            if (cycles[r] == 0) continue;
+            std::copy_n(x.row(r) + first, width, held);
+            integer at = r;
+            do {
+                at = to[at];
+                std::swap_ranges(held, held + width, x.row(at) + first);
+            } while (at != r);
+        }
     });
 }
 
