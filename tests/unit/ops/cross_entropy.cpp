@@ -90,6 +90,54 @@ TEST_CASE_TEMPLATE("cross-entropy is as exact as its format and the same with an
     }
 }
 
+TEST_CASE_TEMPLATE("cross-entropy over slices of the vocabulary equals that over all of it", A, double, float) {
+    constexpr integer rows = 11, share = 40;
+    constexpr std::size_t slices = 3;
+    const auto targets = targets_of(rows, slices * share);
+    auto exact = run<double>(rows, slices * share, 1);
+    for (const double size : {3.0, 3000.0}) {
+        if (size > 3) {  // logits that would overflow without their maximum
+            numbers<double> logits(rows, slices * share, 1, size, 2);
+            exact.dlogits = logits;
+            pool p(1);
+            ops::cross_entropy(p.queue, exact.dlogits.view(), targets.data(), weight, z_weight, exact.losses.data(),
+                               exact.z_losses.data());
+        }
+        for (const int workers : {1, 3}) {
+            pool p(workers);
+            numbers<A> logits(rows, slices * share, 1, size, 2);
+            std::vector<double> maxima(rows, -INFINITY), sums(2 * rows), losses(rows, 99), z_losses(rows, 99);
+            std::vector<double> part(2 * rows, 99);
+            const auto slice = [&](std::size_t s) {
+                return logits.view().columns_at(static_cast<integer>(s) * share, share);
+            };
+            const auto place = [&](std::size_t s) {
+                return ops::vocabulary_slice{static_cast<integer>(s) * share, slices * share};
+            };
+            for (std::size_t s = 0; s < slices; ++s) {
+                ops::cross_entropy_maxima(p.queue, slice(s), part.data());
+                for (std::size_t r = 0; r < maxima.size(); ++r) maxima[r] = std::max(maxima[r], part[r]);
+            }
+            for (std::size_t s = 0; s < slices; ++s) {
+                ops::cross_entropy_exponentials(p.queue, slice(s), targets.data(), place(s), maxima.data(),
+                                                part.data());
+                for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += part[r];
+            }
+            ops::cross_entropy_losses(p.queue, rows, targets.data(), maxima.data(), sums.data(), losses.data(),
+                                      z_losses.data());
+            for (std::size_t s = 0; s < slices; ++s)
+                ops::cross_entropy_gradient(p.queue, slice(s), targets.data(), place(s), weight, z_weight,
+                                            maxima.data(), sums.data());
+            CHECK(distance(logits, exact.dlogits) < tolerance<A>);
+            for (std::size_t r = 0; r < losses.size(); ++r) {
+                CHECK(losses[r] == doctest::Approx(exact.losses[r]).epsilon(tolerance<A>));
+                CHECK(z_losses[r] == doctest::Approx(exact.z_losses[r]).epsilon(tolerance<A>));
+                if (targets[r] < 0) CHECK(losses[r] == 0);
+            }
+        }
+    }
+}
+
 TEST_CASE("cross-entropy stays exact for large logits and says NaN for NaN") {
     pool p(1);
     for (const float size : {1e4F, -1e4F, 3e38F}) {
@@ -123,6 +171,10 @@ TEST_CASE("a target outside the vocabulary is refused with its row") {
                              error);
         CHECK_THROWS_WITH_AS(ops::cross_entropy_forward(p.queue, logits.view(), targets, losses), expected.c_str(),
                              error);
+        double sums[6];
+        CHECK_THROWS_WITH_AS(ops::cross_entropy_exponentials(p.queue, logits.view().columns_at(2, 2), targets,
+                                                             ops::vocabulary_slice{2, 4}, losses, sums),
+                             expected.c_str(), error);
     }
 }
 

@@ -45,12 +45,33 @@ TEST_CASE_TEMPLATE("an embedding copies rows, its backward adds to them in the o
         }
 }
 
+TEST_CASE("slices of a table that ranks split add up to the whole") {
+    constexpr integer vocabulary = 6, width = 70;
+    const auto tokens = tokens_of(40, vocabulary);
+    numbers<double> table(vocabulary, width, 1), dy(40, width, 2), whole(40, width), sum(40, width), part(40, width);
+    numbers<double> dtable(vocabulary, width, 3), slopes(vocabulary, width, 3);
+    pool p(2);
+    ops::embed(p.queue, whole.view(), tokens.data(), table.view());
+    ops::embed_backward(p.queue, dtable.view(), tokens.data(), dy.view());
+    for (const integer first : {0, 2, 4}) {
+        part.memory.assign(part.memory.size(), 99);
+        ops::embed(p.queue, part.view(), tokens.data(), table.view().rows_at(first, 2), first, vocabulary);
+        for (std::size_t i = 0; i < sum.memory.size(); ++i) sum.memory[i] += part.memory[i];
+        ops::embed_backward(p.queue, slopes.view().rows_at(first, 2), tokens.data(), dy.view(), first);
+    }
+    CHECK(same_bits(sum.memory, whole.memory));
+    CHECK(same_bits(slopes.memory, dtable.memory));
+}
+
 TEST_CASE("a token outside the table is refused with its place") {
     numbers<float> table(7, 4, 1), y(3, 4);
     pool p(2);
     for (const std::int32_t bad : {7, -1}) {
         const std::int32_t tokens[] = {0, 6, bad};
         CHECK_THROWS_WITH_AS(ops::embed(p.queue, y.view(), tokens, table.view()),
+                             text_of("embedding: token 2 of the batch is ", bad, ", expected an id in [0, 7)").c_str(),
+                             error);
+        CHECK_THROWS_WITH_AS(ops::embed(p.queue, y.view(), tokens, table.view().rows_at(4, 2), 4, 7),
                              text_of("embedding: token 2 of the batch is ", bad, ", expected an id in [0, 7)").c_str(),
                              error);
     }
