@@ -264,6 +264,102 @@ TEST_CASE("attention: a packed sequence equals its documents apart, whatever sta
     CHECK(distance(packed.dshared, {apart.dshared.begin(), apart.dshared.end()}) < 1e-6);
 }
 
+/// Two ranks' parts of sequences of four chunks: the early runs of a rank, then its late ones, over rows in which rank
+/// 0's tokens of all sequences stand before rank 1's.
+struct two_parts {
+    integer chunk, sequences;
+    [[nodiscard]] std::vector<ops::place_run> runs(integer rank, integer first_row) const {
+        const integer late = (3 - rank) * chunk;
+        return {{rank * chunk, chunk, first_row, 2 * chunk}, {late, chunk, first_row + chunk, 2 * chunk}};
+    }
+    /// The row of such a matrix for token t of whole sequences.
+    [[nodiscard]] integer row(integer t) const {
+        const integer sequence = t / (4 * chunk), place = t % (4 * chunk), which = place / chunk;
+        const integer rank = which == 0 || which == 3 ? 0 : 1;
+        return rank * sequences * 2 * chunk + sequence * 2 * chunk + (which > 1 ? chunk : 0) + place % chunk;
+    }
+    template <class N> [[nodiscard]] numbers<N> moved(const numbers<N>& tokens) const {
+        numbers<N> rows(tokens.size());
+        const integer count = sequences * 4 * chunk, width = static_cast<integer>(tokens.size()) / count;
+        for (integer t = 0; t < count; ++t)
+            std::copy_n(tokens.begin() + t * width, width, rows.begin() + row(t) * width);
+        return rows;
+    }
+};
+
+TEST_CASE_TEMPLATE("attention: parts of the queries over parts of the keys merge to the whole", T, double, float,
+                   bf16) {
+    using A = accumulator_t<T>;
+    const double close = std::is_same_v<T, double> ? 1e-13 : std::is_same_v<T, float> ? 1e-5 : 0.02;
+    for (const attention_facts& facts : {latent, grouped})
+        for (const integer chunk : {7, 70, 270})
+            for (const integer document : {integer{0}, integer{11}, chunk + 3}) {
+                if (chunk > 70 && (document != 0 || !std::is_same_v<T, double>)) continue;  // the definition is slow
+                CAPTURE(chunk);
+                CAPTURE(document);
+                const two_parts cut{chunk, 2};
+                problem<T> at{facts, 2, 4 * chunk, document};
+                expected right{at};
+                for (auto* moved : {&at.q, &at.kv, &at.shared, &at.dout}) *moved = cut.moved(*moved);
+                at.starts = cut.moved(at.starts);
+                for (auto* moved : {&right.out, &right.dq, &right.dkv, &right.dshared}) *moved = cut.moved(*moved);
+                host_rank rank(2, ops::attention_scratch<T>(facts, 2 * chunk));
+                const integer half = at.tokens / 2, width = facts.heads * facts.v_dim;
+                numbers<A> sum(at.out.size()), dq(at.q.size()), dkv(at.kv.size()), dshared(at.shared.size());
+                numbers<A> logsumexp(at.logsumexp.size());
+                const auto in = at.operands(static_cast<const T*>(at.q.data()), static_cast<const T*>(at.kv.data()),
+                                            static_cast<const T*>(at.shared.data()));
+                const auto gradients = at.operands(dq.data(), dkv.data(), dshared.data());
+                for (const integer mine : {0, 1}) {
+                    // This rank's queries, to its own keys first and then to the other's.
+                    const auto my_rows = [&](auto of) { return of.rows_at(mine * half, half); };
+                    auto my_in = in;
+                    my_in.q = my_rows(in.q);
+                    auto my_gradients = gradients;
+                    my_gradients.q = my_rows(gradients.q);
+                    const matrix<A> out = my_rows(matrix<A>{sum.data(), at.tokens, width});
+                    const matrix<A> lse =
+                        matrix<A>{logsumexp.data(), facts.heads, at.tokens}.columns_at(mine * half, half);
+                    const std::int32_t* starts = at.starts.data() + mine * half;
+                    const auto queries = cut.runs(mine, 0);
+                    const auto keys_of = [&](integer step) {
+                        const integer owner = step == 0 ? mine : 1 - mine;
+                        return cut.runs(owner, owner * half);
+                    };
+                    for (const integer step : {0, 1})
+                        ops::attention_forward<T>(rank.queue, facts, 2, queries, keys_of(step), my_in, starts, out, lse,
+                                                  step > 0);
+                    const matrix<T> result = my_rows(matrix<T>{at.out.data(), at.tokens, width});
+                    ops::detail::attention::copy_rows(out, result, A{1});
+                    for (const integer step : {0, 1})
+                        ops::attention_backward<T>(
+                            rank.queue, facts, 2, queries, keys_of(step), my_in, starts, result, lse,
+                            my_rows(matrix<const T>{at.dout.data(), at.tokens, width}), my_gradients,
+                            {at.shared_parts.data(), at.tokens, facts.kv_heads * facts.shared_dim}, mine + step > 0);
+                }
+                CHECK(distance(at.out, right.out) < close);
+                CHECK(distance(dq, right.dq) < close);
+                CHECK(distance(dkv, right.dkv) < close);
+                CHECK(distance(dshared, right.dshared) < close);
+            }
+}
+
+TEST_CASE("attention: a query that sees none of the keys gets nothing, and all from what comes later") {
+    problem<double> at{grouped, 1, 6, 0};
+    const auto in = at.operands(static_cast<const double*>(at.q.data()), static_cast<const double*>(at.kv.data()),
+                                static_cast<const double*>(at.shared.data()));
+    const matrix<double> out{at.out.data(), 6, 32}, lse{at.logsumexp.data(), 4, 6};
+    const ops::place_run all[] = {{0, 6, 0, 6}}, late[] = {{4, 2, 4, 0}}, early[] = {{0, 4, 0, 0}};
+    host_rank rank(1, ops::attention_scratch<double>(grouped, 6));
+    ops::attention_forward<double>(rank.queue, grouped, 1, all, late, in, at.starts.data(), out, lse);
+    CHECK(out(3, 5) == 0);
+    CHECK(lse(2, 3) == -std::numeric_limits<double>::infinity());
+    CHECK(out(4, 5) != 0);
+    ops::attention_forward<double>(rank.queue, grouped, 1, all, early, in, at.starts.data(), out, lse, true);
+    CHECK(distance(at.out, expected{at}.out) < 1e-13);
+    CHECK(distance(at.logsumexp, expected{at}.logsumexp) < 1e-13);
+}
+
 TEST_CASE("attention: scores far apart neither overflow nor vanish") {
     problem<float> at{grouped, 1, 700, 0};
     for (float& x : at.q) x *= 40;
@@ -309,6 +405,15 @@ TEST_CASE("attention: what doesn't fit is refused, nothing is fine") {
     host_rank poor(1, 1024);
     problem<float> again{latent, 2, 8, 0};
     CHECK_THROWS_AS(again.forward(poor.queue), error);
+    at = problem<float>{latent, 2, 8, 0};
+    const ops::place_run whole[] = {{0, 8, 0, 8}}, beyond[] = {{0, 8, 1, 8}};
+    CHECK_THROWS_WITH_AS(
+        ops::attention_forward<float>(
+            rank.queue, latent, 2, whole, beyond,
+            at.operands(static_cast<const float*>(at.q.data()), static_cast<const float*>(at.kv.data()),
+                        static_cast<const float*>(at.shared.data())),
+            at.starts.data(), matrix<float>{at.out.data(), 16, 15}, {at.logsumexp.data(), 3, 16}),
+        "attention: found keys of 16 tokens, expected 17 at least", error);
     problem<float> nothing{latent, 0, 8, 0};
     CHECK_NOTHROW(nothing.run(2));
 }
