@@ -1,10 +1,15 @@
 // Every kernel in every number format, for nvcc: run.py beside this compiles it and reads what each of them takes.
 #include <fathom/core/bf16.hpp>
 #include <fathom/device/cuda/run_kernel.hpp>
+#include <fathom/ops/cross_entropy/kernel.hpp>
 #include <fathom/ops/embedding/kernel.hpp>
+#include <fathom/ops/permutation/kernel.hpp>
 #include <fathom/ops/rms_norm/kernel.hpp>
 #include <fathom/ops/rotary/kernel.hpp>
+#include <fathom/ops/router/kernel.hpp>
 #include <fathom/ops/swiglu/kernel.hpp>
+#include <fathom/optim/adamw_kernel.hpp>
+#include <fathom/optim/gradient_norm_kernel.hpp>
 
 namespace fathom::test {
 
@@ -16,11 +21,21 @@ template <template <class> class... Kernels> int make_in_every_format() {
     return make<Kernels<bf16>...>() + make<Kernels<float>...>() + make<Kernels<double>...>();
 }
 
+/// Those that sum in a format.
+template <template <class> class... Kernels> int make_in_every_sum() {
+    return make<Kernels<float>...>() + make<Kernels<double>...>();
+}
+
 int all() {
     return make_in_every_format<ops::rms_norm_kernel, ops::rms_norm_backward_kernel, ops::rotate_kernel,
                                 ops::swiglu_kernel, ops::swiglu_backward_kernel, ops::embed_kernel,
-                                ops::embed_backward_kernel>() +
-           make<ops::add_rows_kernel<float>, ops::add_rows_kernel<double>>();
+                                ops::embed_backward_kernel, ops::gather_rows_kernel, ops::combine_rows_kernel>() +
+           make_in_every_sum<ops::add_rows_kernel, ops::cross_entropy_kernel, ops::route_kernel,
+                             ops::route_backward_kernel, ops::bias_update_kernel, ops::move_scalars_kernel,
+                             optim::squared_norm_kernel>() +
+           make<ops::add_load_kernel, ops::count_rows_kernel, ops::place_groups_kernel, ops::place_rows_kernel,
+                optim::sum_kernel, optim::clip_kernel, optim::adamw_kernel<bf16, float>,
+                optim::adamw_kernel<float, float>, optim::adamw_kernel<double, double>>();
 }
 
 }  // namespace fathom::test

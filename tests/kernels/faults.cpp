@@ -184,13 +184,23 @@ TEST_CASE("blocks have no order") {
 
 TEST_CASE("atomics clash with nothing but what is not atomic") {
     CHECK(said([](block_of& block, rows_of x) { block.atomic_add(x.row(0) + 3, 1.0f); }).empty());
-    CHECK(has(said([](block_of& block, rows_of x) {
-                  block.atomic_add(x.row(block.block_rank()) + 3, 1.0f);
-                  block.warp().sync();
-                  if (block.thread_rank() == 0) static_cast<void>(static_cast<float>(x(block.block_rank(), 3)));
-                  block.sync();
-              }),
-              "has written with no barrier between"));
+    const auto read_after = [](auto wait) {
+        return said([wait](block_of& block, rows_of x) {
+            const auto held = block.shared<int>(64);
+            held[block.thread_rank()] = 0;
+            block.sync();
+            block.atomic_add(held + block.thread_rank() / 32, 1);
+            wait(block);
+            static_cast<void>(static_cast<int>(held[block.thread_rank() / 32]));
+            static_cast<void>(x);
+        });
+    };
+    CHECK(
+        has(read_after([](block_of&) {}),
+            "thread 1: changes atomically index 0 of shared array 0, which thread 0 has read with no barrier between"));
+    CHECK(has(read_after([](block_of& block) { block.warp().shfl(1, 0); }),
+              "thread 31: reads index 0 of shared array 0, which several threads have written with no barrier between"));
+    CHECK(read_after([](block_of& block) { block.warp().sync(); }).empty());
     CHECK(has(said([](block_of& block, rows_of x) {
                   if (block.thread_rank() == 0) x(0, 3) = 1;
                   if (block.thread_rank() == 1) block.atomic_add(x.row(0) + 3, 1.0f);

@@ -149,7 +149,7 @@ class machine {
             for (int i = 0; i < c.bytes; ++i) {
                 cell& at = shared_cell(c.to + i);
                 at.pending = access::nobody;
-                at.writer = {block_, current_, now_};
+                at.writer = {block_, current_, 0, now_};
             }
         }
         me.copies.resize(kept);
@@ -296,9 +296,8 @@ class machine {
     [[nodiscard]] bool ordered(const access& before) {
         if (before.thread == access::nobody) return true;
         if (before.block != block_) return false;
-        if (before.thread == current_ || whole_.synchronised > before.time) return true;
-        if (before.thread == access::several) return false;
-        for (int level = 1; level < levels; ++level)
+        if ((before.thread == current_ && before.spread == 0) || whole_.synchronised > before.time) return true;
+        for (int level = std::max(before.spread, 1); level < levels; ++level)
             if (before.thread >> level == current_ >> level && group_of(level, current_).synchronised > before.time)
                 return true;
         return false;
@@ -315,9 +314,13 @@ class machine {
         if (how != kind::read) {
             for (const access& reader : at.readers)
                 if (!ordered(reader)) clash(how, "read", reader, from, index);
-            const bool shares = both_atomic && !ordered(at.writer);
-            at.writer = {shares && at.writer.block != block_ ? access::several : block_,
-                         shares && at.writer.thread != current_ ? access::several : current_, now_};
+            const access before = at.writer;
+            at.writer = {block_, current_, 0, now_};
+            if (both_atomic && !ordered(before)) {
+                if (before.block != block_) at.writer.block = access::several;
+                at.writer.spread = before.spread;
+                while (before.thread >> at.writer.spread != current_ >> at.writer.spread) ++at.writer.spread;
+            }
             at.atomic = how == kind::atomic;
             at.readers[0] = at.readers[1] = {};
             return;
@@ -329,20 +332,21 @@ class machine {
             }
         for (access& reader : at.readers)
             if (ordered(reader)) {
-                reader = {block_, current_, now_};
+                reader = {block_, current_, 0, now_};
                 return;
             }
         // Both readers clash with whoever writes next, as blocks run one after the other: no third is needed.
     }
     [[noreturn]] void clash(kind how, const char* what, const access& before, const origin& from, integer index) const {
         constexpr const char* words_of[] = {"reads", "writes", "changes atomically"};
-        std::string who = text_of("thread ", before.thread);
-        if (before.thread == access::several) who = "several threads";
+        const bool many = before.spread > 0 || before.block == access::several;
+        std::string who = many ? "several threads" : text_of("thread ", before.thread);
         if (before.block == access::several)
             who += " of several blocks";
         else if (before.block != block_)
             who += text_of(" of block ", before.block);
-        fault(words_of[static_cast<int>(how)], " index ", index, " of ", words(from), ", which ", who, " has ", what,
+        fault(words_of[static_cast<int>(how)], " index ", index, " of ", words(from), ", which ", who,
+              many ? " have " : " has ", what,
               before.block == block_ ? " with no barrier between" : "; blocks have no order");
     }
 

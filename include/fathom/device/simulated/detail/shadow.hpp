@@ -11,9 +11,10 @@ namespace fathom::simulated::detail {
 
 /// One look at a byte. `time` counts the barriers of a block that were complete.
 struct access {
-    static constexpr int nobody = -1, several = -2;  // several threads, or blocks
+    static constexpr int nobody = -1, several = -2;  // `several` blocks
     int block = nobody;
     int thread = nobody;
+    int spread = 0;  // atomics of several threads count as one look: all of the same tile of 2^spread threads
     std::uint32_t time = 0;
 };
 
