@@ -198,8 +198,9 @@ TEST_CASE("atomics clash with nothing but what is not atomic") {
     CHECK(
         has(read_after([](block_of&) {}),
             "thread 1: changes atomically index 0 of shared array 0, which thread 0 has read with no barrier between"));
-    CHECK(has(read_after([](block_of& block) { block.warp().shfl(1, 0); }),
-              "thread 31: reads index 0 of shared array 0, which several threads have written with no barrier between"));
+    CHECK(
+        has(read_after([](block_of& block) { block.warp().shfl(1, 0); }),
+            "thread 31: reads index 0 of shared array 0, which several threads have written with no barrier between"));
     CHECK(read_after([](block_of& block) { block.warp().sync(); }).empty());
     CHECK(has(said([](block_of& block, rows_of x) {
                   if (block.thread_rank() == 0) x(0, 3) = 1;
