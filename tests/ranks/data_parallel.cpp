@@ -162,9 +162,9 @@ TEST_CASE("data parallel: gradients travel once a step, however many micro-batch
         comm::threads::run(2, [&](auto& mine) {
             const auto engine = make_engine(comm::link{mine});
             const packed_batch batch{sequences, 1};
-            const integer before = mine.recorder().bytes(comm::operation::all_reduce);
+            const integer before = engine->links().bytes(comm::operation::all_reduce);
             engine->step(batch.part(mine.rank() * sequences / 2, sequences / 2), settings);
-            if (mine.rank() == 0) bytes = mine.recorder().bytes(comm::operation::all_reduce) - before;
+            if (mine.rank() == 0) bytes = engine->links().bytes(comm::operation::all_reduce) - before;
         });
         return bytes;
     };

@@ -4,7 +4,7 @@
 using namespace fathom;
 
 #ifdef REFUSED
-// refused: fathom: a mesh axis is given twice. fix: write each of dp, tp, pp, ep and cp at most once in mesh<>.
+// refused: fathom: a mesh axis is given twice. fix: write each of dp, tp, pp, cp, ep and etp at most once in mesh<>.
 constexpr mesh<tp<1>, pp<1>, tp<1>> layout;
 #else
 constexpr mesh<tp<1>, pp<1>, ep<1>> layout;

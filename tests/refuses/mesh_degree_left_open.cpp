@@ -4,7 +4,7 @@
 using namespace fathom;
 
 #ifdef REFUSED
-// refused: fathom: only the extent of dp may be left to the start. fix: give tp, pp, ep and cp a number.
+// refused: fathom: only the extent of dp may be left to the start. fix: give tp, pp, cp, ep and etp a number.
 constexpr mesh<dp<1>, tp<any>> layout;
 #else
 constexpr mesh<dp<any>, tp<1>> layout;

@@ -23,6 +23,14 @@ struct mesh_links {
     link ends;           // the first and the last stage; of others it is not to be used
 
     mesh_links() = default;
+    /// What this rank has handed to operations of a kind, over all links, as their recorders count bytes.
+    [[nodiscard]] integer bytes(operation kind) const {
+        integer sum = 0;
+        for (const link* l : {&world, &tensor, &context, &replica, &data, &stage, &pipeline, &expert_tensor, &expert,
+                              &expert_copies, &ends})
+            if (l->recorder() != nullptr) sum += l->recorder()->bytes(kind);
+        return sum;
+    }
     /// All ranks of `all` make theirs together. Errors: a mesh of another number of ranks.
     mesh_links(const link& all, const degrees& d) : of(d), at(place_of(d, all.rank())), world(all) {
         if (d.ranks() != all.size())

@@ -77,8 +77,6 @@ struct latent : rule::only_model_words<Words...>,
                 rule::sizes_are_given<vocab_size<1>, hidden_size<1>, num_hidden_layers<1>,
                                       detail::word_of<num_attention_heads, 0, Words...>> {
     static constexpr bool is_attention = true, is_latent = true;
-    template <class T, template <class> class FeedForward>
-    using block = nn::block<T, nn::latent_attention, FeedForward>;
     template <class HiddenSize> using rules = rule::nothing_more;
     static constexpr model_config configured(model_config c) {
         c.type = models::family::deepseek_v3;
@@ -94,8 +92,6 @@ struct grouped_query : rule::only_model_words<Words...>,
                        rule::sizes_are_given<vocab_size<1>, hidden_size<1>, num_hidden_layers<1>,
                                              detail::word_of<num_attention_heads, 0, Words...>> {
     static constexpr bool is_attention = true, is_latent = false;
-    template <class T, template <class> class FeedForward>
-    using block = nn::block<T, nn::grouped_query_attention, FeedForward>;
     template <class HiddenSize> using rules = rule::grouped_query_attention<HiddenSize, Words...>;
     static constexpr model_config configured(model_config c) {
         c.type = models::family::llama;
@@ -116,7 +112,6 @@ struct dense : rule::only_model_words<Words...>,
                rule::dense_layers_have_a_width<num_hidden_layers<1>, first_k_dense_replace<1>,
                                                detail::word_of<intermediate_size, 0, Words...>> {
     static constexpr bool is_feed_forward = true, is_sparse = false, is_sigmoid = true;
-    template <class T, class Attention> using block = typename Attention::template block<T, nn::feed_forward>;
     static constexpr model_config configured(const model_config& c) { return detail::configured<Words...>(c); }
     static constexpr auto facts(const model_config& c, bool) { return models::dense_facts(configured(c)); }
 };
@@ -129,7 +124,6 @@ struct experts
       rule::experts_when_any<true, Words...>,
       rule::groups_score_by_two<detail::word_of<n_routed_experts, 0, Words...>, detail::word_of<n_group, 1, Words...>> {
     static constexpr bool is_feed_forward = true, is_sparse = true, is_sigmoid = true;
-    template <class T, class Attention> using block = typename Attention::template block<T, nn::experts>;
     static constexpr model_config configured(model_config c) {
         c.routed_scaling_factor = 2.5;
         c.norm_topk_prob = true;
@@ -147,7 +141,6 @@ struct softmax_experts : rule::only_model_words<Words...>,
                          rule::words_say_something<(detail::speaks_of_experts<Words> && ...), Words...>,
                          rule::experts_when_any<true, Words...> {
     static constexpr bool is_feed_forward = true, is_sparse = true, is_sigmoid = false;
-    template <class T, class Attention> using block = typename Attention::template block<T, nn::experts>;
     static constexpr model_config configured(const model_config& c) { return detail::configured<Words...>(c); }
     static constexpr auto facts(model_config c, bool latent) {
         c.type = latent ? models::family::deepseek_v2 : models::family::deepseek_moe;
@@ -202,11 +195,13 @@ constexpr model_config whole_of(const model_config& c) {
 
 /// Layers as they were composed; the types of blocks are those of the families.
 template <class First, class... Rest> struct composed_family {
-    template <class T> static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
+    template <class T, bool Split = false>
+    static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
         const model_config whole = whole_of(c);
         integer first = 0;
         auto model = assemble<T>(
-            c, again, std::tuple{layers<T, First>(whole, again, first), layers<T, Rest>(whole, again, first)...});
+            c, again,
+            std::tuple{layers<T, Split, First>(whole, again, first), layers<T, Split, Rest>(whole, again, first)...});
         model.of.rope = repeat_parts<First>::attention::configured(whole).rotary();
         return model;
     }
@@ -244,17 +239,18 @@ template <class First, class... Rest> struct composed_family {
     }
 
   private:
-    template <class T, class Repeat>
+    template <class T, bool Split, class Repeat>
     static constexpr auto layers(const model_config& whole, const nn::recomputation& again, integer& first) {
         using part = repeat_parts<Repeat>;
-        using kind = typename part::feed_forward::template block<T, typename part::attention>;
+        using kind = block_of<T, part::attention::is_latent, part::feed_forward::is_sparse, Split>;
         const integer from = first;
         first += part::layers;
-        return segment<kind>{{{whole.hidden_size, whole.rms_norm_eps, part::attention::facts(whole),
-                               part::feed_forward::facts(whole, part::attention::is_latent)},
-                              again},
-                             from,
-                             part::layers};
+        return segment<kind>{
+            {{whole.hidden_size, whole.rms_norm_eps, part::attention::facts(whole),
+              typename kind::feed_forward::facts{part::feed_forward::facts(whole, part::attention::is_latent)}},
+             again},
+            from,
+            part::layers};
     }
     template <class A, class B> static constexpr bool same_kind_same_words() {
         using a = typename repeat_parts<A>::feed_forward;

@@ -2,6 +2,7 @@
 // transformer.
 #pragma once
 
+#include <fathom/models/block_kinds.hpp>
 #include <fathom/models/rules.hpp>
 #include <fathom/models/transformer.hpp>
 #include <fathom/models/words.hpp>
@@ -11,15 +12,17 @@ namespace fathom {
 namespace models {
 
 /// Dense feed-forward layers first, experts after them.
-template <class T, template <class> class Attention>
+template <class T, bool Latent, bool Split>
 constexpr auto dense_then_experts(const model_config& c, const nn::recomputation& again, const auto& attention) {
-    using dense = nn::block<T, Attention, nn::feed_forward>;
-    using mixture = nn::block<T, Attention, nn::experts>;
+    using dense = block_of<T, Latent, false, Split>;
+    using mixture = block_of<T, Latent, true, Split>;
     return std::tuple{
         segment<dense>{{{c.hidden_size, c.rms_norm_eps, attention, dense_facts(c)}, again}, 0, c.first_k_dense_replace},
-        segment<mixture>{{{c.hidden_size, c.rms_norm_eps, attention, experts_facts(c)}, again},
-                         c.first_k_dense_replace,
-                         c.num_hidden_layers - c.first_k_dense_replace}};
+        segment<mixture>{
+            {{c.hidden_size, c.rms_norm_eps, attention, typename mixture::feed_forward::facts{experts_facts(c)}},
+             again},
+            c.first_k_dense_replace,
+            c.num_hidden_layers - c.first_k_dense_replace}};
 }
 
 template <class T, class... Blocks>
@@ -37,21 +40,24 @@ constexpr transformer<T, Blocks...> assemble(const model_config& c, const nn::re
             .segments = parts};
 }
 
-/// The kinds of blocks of a family: one type of transformer for all models of the same kinds, whatever their sizes.
+/// The kinds of blocks of a family: one type of transformer for all models of the same kinds, whatever their sizes;
+/// and another where ranks split it.
 struct latent_family {
-    template <class T> static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
-        return assemble<T>(c, again, dense_then_experts<T, nn::latent_attention>(c, again, latent_attention_facts(c)));
+    template <class T, bool Split = false>
+    static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
+        return assemble<T>(c, again, dense_then_experts<T, true, Split>(c, again, latent_attention_facts(c)));
     }
 };
 struct grouped_query_experts_family {
-    template <class T> static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
-        return assemble<T>(
-            c, again, dense_then_experts<T, nn::grouped_query_attention>(c, again, grouped_query_attention_facts(c)));
+    template <class T, bool Split = false>
+    static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
+        return assemble<T>(c, again, dense_then_experts<T, false, Split>(c, again, grouped_query_attention_facts(c)));
     }
 };
 struct grouped_query_family {
-    template <class T> static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
-        using dense = nn::block<T, nn::grouped_query_attention, nn::feed_forward>;
+    template <class T, bool Split = false>
+    static constexpr auto transformer(const model_config& c, const nn::recomputation& again = {}) {
+        using dense = block_of<T, false, false, Split>;
         return assemble<T>(
             c, again,
             std::tuple{segment<dense>{

@@ -40,6 +40,7 @@ struct storage {
     integer column = 0;       // of the whole matrices, where this rank's columns begin
     integer of_width = 0;     // of the whole matrices; 0: all are here
     bool of_experts = false;  // split over expert ranks, not over tensor ranks
+    integer layer = -1;       // number of its block in the model; -1: outside all
 
     [[nodiscard]] constexpr integer size() const { return rows * width; }
     [[nodiscard]] constexpr integer whole_width() const { return of_width != 0 ? of_width : width; }

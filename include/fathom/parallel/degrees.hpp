@@ -31,6 +31,17 @@ struct degrees {
     constexpr bool operator==(const degrees&) const = default;
 };
 
+/// The degrees of a mesh whose dp is `dp`, if the mesh leaves it open.
+template <class Mesh> constexpr degrees degrees_of(integer dp = 1) {
+    return {.dp = Mesh::dp_degree == any ? dp : Mesh::dp_degree,
+            .pp = Mesh::pp_degree,
+            .tp = Mesh::tp_degree,
+            .cp = Mesh::cp_degree,
+            .ep = Mesh::ep_degree,
+            .etp = Mesh::etp_degree,
+            .order = Mesh::order};
+}
+
 /// The coordinates of a rank. `within` numbers the ranks of its stage in the mesh's order; experts' coordinates are
 /// counted on it, expert-tensor ranks innermost.
 struct rank_place {

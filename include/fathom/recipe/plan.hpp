@@ -4,6 +4,8 @@
 #include <array>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/error.hpp>
+#include <fathom/models/share.hpp>
+#include <fathom/parallel/schedule/at.hpp>
 #include <fathom/recipe/rank_memory.hpp>
 #include <fathom/recipe/training.hpp>
 #include <string>
@@ -12,6 +14,8 @@ namespace fathom {
 
 /// Threads that need scratch memory: the host's bytes are a function of it.
 template <integer N> struct host_workers { static constexpr integer value = N; };
+/// Micro-batches of a step: what a pipeline keeps under way is a function of them.
+template <integer N> struct micro_batches { static constexpr integer value = N; };
 
 namespace planning {
 
@@ -26,10 +30,11 @@ struct plan {
     double flops = 0;  // of one micro-batch, forward and backward
 };
 
-/// The recipe's transformer: the same type for all recipes of the same kinds of blocks and formats.
+/// The recipe's transformer, whole: the same type for all recipes of the same kinds of blocks and formats, whatever
+/// their degrees.
 template <class Recipe> constexpr auto transformer_of() {
-    return Recipe::model::family::template transformer<typename Recipe::numbers::weights>(Recipe::model::config(),
-                                                                                          Recipe::again);
+    return Recipe::model::family::template transformer<typename Recipe::numbers::weights, Recipe::split>(
+        Recipe::model::config(), Recipe::again);
 }
 
 /// Experts of a layer that see one token; 1 for what every token passes.
@@ -67,21 +72,61 @@ template <class Transformer> constexpr void count_parameters(const Transformer& 
     p.embedding_parameters = model.of.vocab_size * model.of.hidden_size;
 }
 
-template <class Transformer> constexpr plan lower(const Transformer& model, const rank_shape& shape) {
+/// The plan of a rank that holds `model`, a share of `whole` or all of it.
+template <class Transformer>
+constexpr plan lower(const Transformer& whole, const rank_shape& shape, const Transformer& model) {
     plan p;
     arena counted;
     counted.log_to(&p.memory);
     carve(model, counted, shape, static_cast<rank_memory<Transformer>*>(nullptr));
     p.bytes = counted.peak();
-    p.scratch_bytes = round_up(model.scratch(shape.batch), arena::alignment);
-    p.flops = model.flops(shape.batch);
-    count_parameters(model, p);
+    p.scratch_bytes = round_up(model.scratch(extents_here(model, shape.batch)), arena::alignment);
+    p.flops = whole.flops(shape.batch);
+    count_parameters(whole, p);
     return p;
+}
+template <class Transformer> constexpr plan lower(const Transformer& model, const rank_shape& shape) {
+    return lower(model, shape, model);
+}
+
+/// What is left to the start and changes a rank's memory: replicas, and the micro-batches of a step (0: twice the ranks
+/// of the pipeline).
+template <integer Replicas = 1, integer MicroBatches = 0> struct start_of {};
+
+/// The plan of a recipe's rank at a place in the pipeline, with one worker. All other ranks of its stage have the same,
+/// or less where multi-token prediction takes the end of their sequences.
+template <class Recipe, integer Replicas, integer MicroBatches>
+constexpr plan plan_at(const start_of<Replicas, MicroBatches>&, integer pipeline_rank) {
+    constexpr auto whole = transformer_of<Recipe>();
+    constexpr degrees mesh = degrees_of<typename Recipe::layout>(Replicas);
+    rank_shape shape{.batch = Recipe::batch, .workers = 1};
+    shape.shards = sharding{mesh, Recipe::zero_stage};
+    if constexpr (Recipe::split) {
+        constexpr integer count = MicroBatches > 0 ? MicroBatches : 2 * mesh.pp;
+        constexpr schedule::table table =
+            schedule::table_of<schedule::at<typename Recipe::pipeline_schedule, mesh.pp, count>>;
+        const int rank = static_cast<int>(pipeline_rank);
+        shape.slots = slots_of(table, rank);
+        const rank_place at{.pp = pipeline_rank, .cp = mesh.cp - 1};
+        return lower(
+            whole, shape,
+            models::share_of_model(whole, mesh, at,
+                                   models::stages_of(table.shape, rank, &Recipe::layers_of_stage, whole.layers()),
+                                   Recipe::batch));
+    } else {
+        return lower(whole, shape);
+    }
+}
+/// Of the rank that needs most.
+template <class Recipe, class Start> constexpr plan largest_plan(const Start& start) {
+    plan most;
+    for (integer rank = 0; rank < Recipe::layout::pp_degree; ++rank)
+        if (const plan p = plan_at<Recipe>(start, rank); p.bytes > most.bytes) most = p;
+    return most;
 }
 
 /// The plan of a recipe with one worker: evaluated once, whoever asks.
-template <class Recipe>
-inline constexpr plan plan_of_one = lower(transformer_of<Recipe>(), {.batch = Recipe::batch, .workers = 1});
+template <class Recipe, class Start = start_of<>> inline constexpr plan plan_of_one = largest_plan<Recipe>(Start{});
 
 /// The plan of a recipe with that many workers.
 template <class Recipe> constexpr plan plan_of(integer workers = 4) {
@@ -93,26 +138,30 @@ template <class Recipe> constexpr plan plan_of(integer workers = 4) {
     return p;
 }
 /// Bytes of that plan.
-template <class Recipe> constexpr integer bytes_of(integer workers = 4) {
-    return plan_of_one<Recipe>.bytes + (workers - 1) * plan_of_one<Recipe>.scratch_bytes;
+template <class Recipe, class Start = start_of<>> constexpr integer bytes_of(integer workers = 4) {
+    return plan_of_one<Recipe, Start>.bytes + (workers - 1) * plan_of_one<Recipe, Start>.scratch_bytes;
 }
 
-/// Bytes of one rank's arena: a number, and a function of what the start decides.
+/// Bytes of one rank's arena, of the rank that needs most: a number, and a function of what the start decides.
 template <class Recipe> struct bytes_function {
     consteval operator integer() const {
         return bytes_of<Recipe>();
     }  // NOLINT(google-explicit-constructor): it reads as the number
     template <integer N> consteval integer operator()(host_workers<N>) const { return bytes_of<Recipe>(N); }
-    template <integer N> consteval integer operator()(dp<N>) const {
-        static_assert(N == 1, "fathom: this version trains on one rank. fix: write dp<1>.");
-        return bytes_of<Recipe>();
+    template <integer N> consteval integer operator()(dp<N>) const { return bytes_of<Recipe, start_of<N>>(); }
+    template <integer N, integer M> consteval integer operator()(dp<N>, micro_batches<M>) const {
+        return bytes_of<Recipe, start_of<N, M>>();
+    }
+    template <integer N, integer M, integer W>
+    consteval integer operator()(dp<N>, micro_batches<M>, host_workers<W>) const {
+        return bytes_of<Recipe, start_of<N, M>>(W);
     }
 };
 
 }  // namespace planning
 
-/// Bytes that Fathom holds on each rank: static_assert(bytes_per_rank<recipe> <= 2_GiB), or of host_workers<N>{}
-/// threads (4 when not said).
+/// Bytes that Fathom holds on each rank: static_assert(bytes_per_rank<recipe> <= 2_GiB), of host_workers<N>{} threads
+/// (4 when not said), or on dp<N>{} replicas (1) with micro_batches<N>{} a step (twice the ranks of the pipeline).
 template <class Recipe> inline constexpr planning::bytes_function<Recipe> bytes_per_rank{};
 
 /// Parameters of a described model, router biases included, those of multi-token prediction left out.

@@ -8,14 +8,13 @@
 #include <fathom/nn/parameter.hpp>
 #include <fathom/optim/gradient_norm.hpp>
 #include <fathom/optim/step_state.hpp>
+#include <fathom/recipe/flat_layout.hpp>
+#include <fathom/recipe/stage_slots.hpp>
 #include <fathom/tensor/arena.hpp>
 #include <type_traits>
 #include <vector>
 
 namespace fathom::planning {
-
-/// Storages start at multiples of this many numbers, so that they start at a cache line in every format.
-inline constexpr integer storage_alignment = 32;
 
 /// The flat numbers of all parameters in one state, with its place in the arena.
 template <class E> struct flat {
@@ -25,9 +24,24 @@ template <class E> struct flat {
 
 /// What may differ between ranks and starts, though not within a step.
 struct rank_shape {
-    nn::extents batch;    // the most that a micro-batch holds
+    nn::extents batch;    // the most that a micro-batch holds, of whole sequences
     integer workers = 4;  // threads that need scratch
     bool trains = true;   // gradients, moments, and what backward needs
+    sharding shards{};
+    stage_slots slots{};  // how many micro-batches are alive at once in a pipeline
+};
+
+/// Pieces whose shape follows the micro-batch that they are used for.
+template <class Pieces> struct shaped {
+    integer at = 0;     // where they begin in the arena
+    nn::extents shape;  // for which they are carved
+    Pieces of;
+};
+
+/// What a rank keeps of the micro-batches that are under way in one chunk of its stages.
+template <class Transformer> struct chunk_memory {
+    std::vector<shaped<typename Transformer::saved>> kept;
+    std::vector<shaped<typename Transformer::deferred>> deferred;
 };
 
 /// The memory of one rank: Transformer is a models::transformer<T, Blocks...>.
@@ -35,47 +49,89 @@ template <class Transformer> struct rank_memory {
     using A = typename Transformer::A;
     using T = typename Transformer::number;
 
+    flat_layout layout;
     flat<T> weights;
-    flat<A> master, gradients, first_moments, second_moments;
+    flat<A> gradients;
+    flat<A> master, first_moments, second_moments;  // of all parameters or, under ZeRO, of this rank's shards
     typename Transformer::template parameters<T> weight_views;
-    typename Transformer::template parameters<A> master_views, gradient_views, first_moment_views, second_moment_views;
+    typename Transformer::template parameters<A> gradient_views;
     typename Transformer::buffers buffers;
     optim::step_state* state = nullptr;
-    double* squares = nullptr;          // of each storage's gradient
-    double* square_partials = nullptr;  // of the pieces of one
+    double* squares = nullptr;          // of each part of the gradient
+    double* square_partials = nullptr;  // of the pieces of a storage's
     matrix<A> cosines, sines;
     std::vector<models::depth_inputs> inputs;
-    integer activations_at = 0;  // where the pieces that depend on a micro-batch's shape begin
-    typename Transformer::saved saved;
-    typename Transformer::deferred deferred;
+    integer activations_at = 0;                       // where the pieces that depend on a micro-batch's shape begin
+    typename Transformer::saved saved;                // of a whole model
+    typename Transformer::deferred deferred;          // of a whole model
+    std::vector<chunk_memory<Transformer>> chunks;    // of a split one
+    std::vector<typename Transformer::stream> pipes;  // of a split one: gradients between stages
     typename Transformer::workspace workspace;
+    integer workspace_at = 0;  // where it begins
     std::byte* scratch = nullptr;
     integer scratch_bytes = 0;
 };
 
-/// Numbers in all parameters, with the gaps that alignment leaves.
-template <class Transformer> constexpr integer flat_size(const Transformer& model) {
-    integer n = 0;
-    model.each_storage(
-        [&](const nn::storage& facts, integer times) { n += times * round_up(facts.size(), storage_alignment); });
-    return n;
+/// Points the views of `parameters` to their places in `data`.
+template <class Transformer, class E>
+void bind_views(const Transformer& model, const flat_layout& layout,
+                typename Transformer::template parameters<E>& parameters, E* data) {
+    model.resize(parameters);
+    std::size_t next = 0;
+    model.template each_parameter<E>(&parameters, [&](auto& view, const nn::storage& facts, auto...) {
+        E* at = data + layout.storages[next++].at;
+        view = facts.vector ? vector_view(at, facts.rows) : matrix<E>{at, facts.rows, facts.width};
+    });
 }
 
-/// Points the views of `parameters` into `data`, in the order of global indices.
-template <class Transformer, class E>
-void bind_views(const Transformer& model, typename Transformer::template parameters<E>& parameters, E* data) {
-    model.resize(parameters);
-    integer at = 0;
-    model.template each_parameter<E>(&parameters, [&](auto& view, const nn::storage& facts, auto...) {
-        view = facts.vector ? vector_view(data + at, facts.rows) : matrix<E>{data + at, facts.rows, facts.width};
-        at += round_up(facts.size(), storage_alignment);
-    });
+/// This rank's part of a micro-batch: all of it, or its places of every sequence.
+template <class Transformer> constexpr nn::extents extents_here(const Transformer& model, nn::extents whole) {
+    return {whole.sequences, whole.length / model.of.context.ranks};
+}
+
+/// Carves what the chunks of a pipeline stage keep of the micro-batches under way.
+template <class Transformer>
+constexpr void carve_chunks(const Transformer& model, arena& memory, nn::extents shape, const rank_shape& rank,
+                            rank_memory<Transformer>* to) {
+    for (integer c = 0; c < model.held.count; ++c) {
+        const integer kept = rank.slots.kept[static_cast<std::size_t>(c)];
+        const integer deferred = rank.trains ? rank.slots.deferred[static_cast<std::size_t>(c)] : 0;
+        chunk_memory<Transformer>* chunk = to != nullptr ? &to->chunks[static_cast<std::size_t>(c)] : nullptr;
+        const integer start = memory.used();
+        for (integer i = 0; i < (chunk != nullptr ? kept : std::min<integer>(kept, 1)); ++i)
+            if (chunk != nullptr) {
+                auto& slot = chunk->kept[static_cast<std::size_t>(i)];
+                slot.at = memory.used(), slot.shape = shape;
+                model.keep(memory, shape, &slot.of, c);
+            } else {
+                model.keep(memory, shape, nullptr, c);
+            }
+        if (chunk == nullptr && kept > 1) {
+            memory.skip((kept - 1) * (memory.used() - start));
+            memory.mark("further micro-batches under way", lifetime::saved, 0, kept - 1);
+        }
+        for (integer i = 0; i < deferred; ++i)
+            if (chunk != nullptr) {
+                auto& slot = chunk->deferred[static_cast<std::size_t>(i)];
+                slot.at = memory.used(), slot.shape = shape;
+                model.defer(memory, shape, &slot.of, c, rank.slots.apart);
+            } else {
+                model.defer(memory, shape, nullptr, c, rank.slots.apart);
+            }
+        memory.mark("between input and weight gradients", lifetime::deferred, 0, deferred);
+    }
+    for (integer i = 0; i < (rank.trains ? rank.slots.gradients : 0); ++i) {
+        const auto pipe = model.take_stream(memory, shape);
+        if (to != nullptr) to->pipes[static_cast<std::size_t>(i)] = pipe;
+    }
+    memory.mark("gradients between stages", lifetime::call);
 }
 
 /// Carves the part that depends on the shape of a micro-batch: again for every new shape, each within the bound.
 template <class Transformer>
-constexpr void carve_activations(const Transformer& model, arena& memory, nn::extents shape, bool trains,
+constexpr void carve_activations(const Transformer& model, arena& memory, nn::extents whole, const rank_shape& rank,
                                  rank_memory<Transformer>* to) {
+    const nn::extents shape = extents_here(model, whole);
     models::depth_inputs local;
     for (integer k = 0; k <= model.of.num_nextn_predict_layers; ++k) {
         const integer n = model.shorter(shape, k).tokens();
@@ -86,11 +142,16 @@ constexpr void carve_activations(const Transformer& model, arena& memory, nn::ex
         in.starts = memory.take<std::int32_t>(n);
     }
     memory.mark("inputs", lifetime::step);
-    model.keep(memory, shape, to != nullptr ? &to->saved : nullptr);
-    if (trains) {
-        model.defer(memory, shape, to != nullptr ? &to->deferred : nullptr);
-        memory.mark("between input and weight gradients", lifetime::deferred);
+    if constexpr (Transformer::split) {
+        carve_chunks(model, memory, shape, rank, to);
+    } else {
+        model.keep(memory, shape, to != nullptr ? &to->saved : nullptr);
+        if (rank.trains) {
+            model.defer(memory, shape, to != nullptr ? &to->deferred : nullptr);
+            memory.mark("between input and weight gradients", lifetime::deferred);
+        }
     }
+    if (to != nullptr) to->workspace_at = memory.used();
     model.work(memory, shape, to != nullptr ? &to->workspace : nullptr);
     memory.mark("inside one layer's call", lifetime::call);
 }
@@ -100,37 +161,44 @@ template <class Transformer>
 constexpr void carve(const Transformer& model, arena& memory, const rank_shape& shape, rank_memory<Transformer>* to) {
     using A = typename Transformer::A;
     using T = typename rank_memory<Transformer>::T;
-    const integer count = flat_size(model);
-    auto take_flat = [&]<class E>(flat<E> rank_memory<Transformer>::*member) {
+    const flat_sizes sizes = flat_sizes_of(model, shape.shards);
+    auto take_flat = [&]<class E>(flat<E> rank_memory<Transformer>::*member, integer count) {
         flat<E> numbers{memory.take<E>(count), count};
         if (to != nullptr) to->*member = numbers;
     };
-    take_flat(&rank_memory<Transformer>::weights);
+    take_flat(&rank_memory<Transformer>::weights, sizes.whole);
     memory.mark("weights", lifetime::run);
     if (shape.trains) {
         if constexpr (!std::is_same_v<T, A>) {
-            take_flat(&rank_memory<Transformer>::master);
+            take_flat(&rank_memory<Transformer>::master, sizes.shards);
             memory.mark("master weights", lifetime::run);
-        } else if (to != nullptr) {
-            to->master = to->weights;
         }
-        take_flat(&rank_memory<Transformer>::first_moments);
+        take_flat(&rank_memory<Transformer>::first_moments, sizes.shards);
         memory.mark("first moments", lifetime::run);
-        take_flat(&rank_memory<Transformer>::second_moments);
+        take_flat(&rank_memory<Transformer>::second_moments, sizes.shards);
         memory.mark("second moments", lifetime::run);
-        take_flat(&rank_memory<Transformer>::gradients);
+        take_flat(&rank_memory<Transformer>::gradients, sizes.whole);
         memory.mark("gradients", lifetime::step);
     }
     if (to != nullptr) {
-        bind_views(model, to->weight_views, to->weights.data);
-        if (shape.trains) {
-            bind_views(model, to->master_views, to->master.data);
-            bind_views(model, to->gradient_views, to->gradients.data);
-            bind_views(model, to->first_moment_views, to->first_moments.data);
-            bind_views(model, to->second_moment_views, to->second_moments.data);
-        }
+        to->layout = flat_layout_of(model, shape.shards);
+        bind_views(model, to->layout, to->weight_views, to->weights.data);
+        if (shape.trains) bind_views(model, to->layout, to->gradient_views, to->gradients.data);
         model.resize(to->buffers);
-        model.resize(to->saved);
+        if constexpr (Transformer::split) {
+            to->chunks.resize(static_cast<std::size_t>(model.held.count));
+            for (integer c = 0; c < model.held.count; ++c) {
+                auto& chunk = to->chunks[static_cast<std::size_t>(c)];
+                chunk.kept.resize(static_cast<std::size_t>(shape.slots.kept[static_cast<std::size_t>(c)]));
+                for (auto& slot : chunk.kept) model.resize(slot.of, c);
+                chunk.deferred.resize(static_cast<std::size_t>(shape.slots.deferred[static_cast<std::size_t>(c)]));
+                for (auto& slot : chunk.deferred) model.resize(slot.of, c, shape.slots.apart);
+            }
+            to->pipes.resize(static_cast<std::size_t>(shape.slots.gradients));
+        } else {
+            model.resize(to->saved, 0);
+            model.resize(to->deferred, 0, false);
+        }
         to->inputs.resize(static_cast<std::size_t>(model.of.num_nextn_predict_layers + 1));
     }
     const auto take_buffer = [&](auto& view, const nn::storage& facts, auto...) {
@@ -147,14 +215,9 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         });
     memory.mark("router biases and loads", lifetime::run);
 
-    integer storages = 0, largest = 0;
-    model.each_storage([&](const nn::storage& facts, integer times) {
-        storages += times;
-        largest = std::max(largest, facts.size());
-    });
     optim::step_state* state = memory.take<optim::step_state>(1);
-    double* squares = memory.take<double>(storages);
-    double* square_partials = memory.take<double>(pieces(largest, optim::squared_norm_chunk));
+    double* squares = memory.take<double>(sizes.parts);
+    double* square_partials = memory.take<double>(pieces(sizes.largest_storage, optim::squared_norm_chunk));
     const integer half = model.of.rope.dim / 2;
     const auto cosines = memory.take<A>(model.of.max_position_embeddings, half);
     const auto sines = memory.take<A>(model.of.max_position_embeddings, half);
@@ -167,14 +230,21 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         to->activations_at = memory.used();
     }
     memory.mark("step state and rotary tables", lifetime::run);
-    carve_activations(model, memory, shape.batch, shape.trains, to);
-    const integer scratch_bytes = round_up(model.scratch(shape.batch), arena::alignment);
+    carve_activations(model, memory, shape.batch, shape, to);
+    const integer scratch_bytes = round_up(model.scratch(extents_here(model, shape.batch)), arena::alignment);
     std::byte* scratch = memory.take<std::byte>(shape.workers * scratch_bytes);
     if (to != nullptr) {
         to->scratch = scratch;
         to->scratch_bytes = scratch_bytes;
     }
     memory.mark("scratch of workers", lifetime::call, 0, shape.workers);
+}
+
+/// Bytes of a rank's memory.
+template <class Transformer> constexpr integer bytes_of_share(const Transformer& model, const rank_shape& shape) {
+    arena counted;
+    carve(model, counted, shape, static_cast<rank_memory<Transformer>*>(nullptr));
+    return counted.peak();
 }
 
 }  // namespace fathom::planning

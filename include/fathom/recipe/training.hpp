@@ -5,8 +5,10 @@
 #include <fathom/models/families.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/optim/decay.hpp>
-#include <fathom/parallel/mesh.hpp>
+#include <fathom/parallel/degrees.hpp>
 #include <fathom/parallel/schedule/words.hpp>
+#include <fathom/parallel/stages.hpp>
+#include <fathom/recipe/layout_rules.hpp>
 #include <fathom/recipe/precision.hpp>
 
 namespace fathom {
@@ -86,7 +88,12 @@ template <class T> struct training_word { static constexpr int kind = 0; };
 template <integer N> struct training_word<sequence_length<N>> { static constexpr int kind = 1; };
 template <integer N> struct training_word<micro_batch<N>> { static constexpr int kind = 2; };
 template <integer N> struct training_word<zero<N>> { static constexpr int kind = 4; };
-template <> struct training_word<schedule::one_f_one_b> { static constexpr int kind = 8; };
+template <class Word>
+requires is_schedule<Word>
+struct training_word<Word> {
+    static constexpr int kind = 8;
+};
+template <integer... Layers> struct training_word<stages<Layers...>> { static constexpr int kind = 64; };
 template <optim::decay D> struct training_word<optimizer::adamw_with<D>> { static constexpr int kind = 16; };
 template <class... Parts> struct training_word<recompute<Parts...>> : rule::only_recomputed_parts<Parts...> {
     static constexpr int kind = 32;
@@ -95,6 +102,17 @@ template <class... Parts> struct training_word<recompute<Parts...>> : rule::only
 template <class... Words> struct recompute_of { static constexpr nn::recomputation value{}; };
 template <class... Parts, class... Words> struct recompute_of<recompute<Parts...>, Words...> : recompute<Parts...> {};
 template <class First, class... Words> struct recompute_of<First, Words...> : recompute_of<Words...> {};
+
+template <class... Words> struct schedule_of { using type = schedule::one_f_one_b; };
+template <class First, class... Words>
+struct schedule_of<First, Words...>
+    : std::conditional_t<is_schedule<First>, std::type_identity<First>, schedule_of<Words...>> {};
+
+template <class... Words> struct stages_of { using type = stages<>; };
+template <integer... Layers, class... Words> struct stages_of<stages<Layers...>, Words...> {
+    using type = stages<Layers...>;
+};
+template <class First, class... Words> struct stages_of<First, Words...> : stages_of<Words...> {};
 
 template <class... Words> struct decay_of { static constexpr optim::decay value = optim::decay::matrices; };
 template <optim::decay D, class... Words> struct decay_of<optimizer::adamw_with<D>, Words...> {
@@ -124,7 +142,7 @@ template <class Precision> struct third_is_a_precision {
 template <class... Words> struct only_training_words {
     static_assert(((detail::training_word<Words>::kind != 0) && ...),
                   "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, "
-                  "schedule::..., optimizer::..., zero<N> and recompute<...> come after the precision.");
+                  "schedule::..., stages<...>, optimizer::..., zero<N> and recompute<...> come after the precision.");
     static_assert((detail::training_word<Words>::kind + ... + 0) == (detail::training_word<Words>::kind | ... | 0),
                   "fathom: a word of training<> is given twice. fix: keep one of the two.");
 };
@@ -179,7 +197,10 @@ struct training : rule::first_is_a_model<Model>,
                                                 rule::positions_of<Model>::positions>,
                   rule::sequence_outlasts_prediction<detail::word_of<sequence_length, 0, Precision, Words...>,
                                                      rule::positions_of<Model>::depths>,
-                  rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value> {
+                  rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value>,
+                  rule::model_fits_the_mesh<Model, Mesh, detail::word_of<sequence_length, 0, Precision, Words...>,
+                                            typename detail::schedule_of<Words...>::type,
+                                            typename detail::stages_of<Words...>::type> {
     using model = Model;
     using layout = Mesh;
     using numbers = Precision;
@@ -189,6 +210,14 @@ struct training : rule::first_is_a_model<Model>,
     static constexpr optim::decay decay = detail::decay_of<Words...>::value;
     static constexpr integer dp_degree = rule::data_degree_of<Mesh>::value;  // or any
     static constexpr integer zero_stage = detail::word_of<zero, 0, Words...>::value;
+    using pipeline_schedule = typename detail::schedule_of<Words...>::type;
+    /// Whether ranks split the model or its sequences.
+    static constexpr bool split = rule::layout_of<Mesh>::value.split();
+    /// The layers of a pipeline stage, counted as stages<> does.
+    static constexpr layer_range layers_of_stage(integer stage) {
+        return rule::stages_of_model<Model, Mesh, pipeline_schedule, typename detail::stages_of<Words...>::type>::of(
+            stage);
+    }
 };
 
 }  // namespace fathom

@@ -166,9 +166,10 @@ template <class Engine> class examination {
             plain_mtp().each_saved(kept, looking());
         }
         place(-1, "head", false);
-        look_at_logits(s.normed, in[0].targets);
+        look_at_logits(batch, s.normed, in[0].targets);
         for (integer k = 1; k <= model_.of.num_nextn_predict_layers; ++k)
-            look_at_logits(s.mtp[static_cast<std::size_t>(k - 1)].normed, in[static_cast<std::size_t>(k)].targets);
+            look_at_logits(model_.depth_batch(batch, in, k), s.mtp[static_cast<std::size_t>(k - 1)].normed,
+                           in[static_cast<std::size_t>(k)].targets);
     }
     void forward_mtp(const micro_batch& part, integer k, auto& kept, auto& work) {
         const auto at = static_cast<std::size_t>(k - 1);
@@ -177,12 +178,12 @@ template <class Engine> class examination {
                             memory_.weight_views.embedding, memory_.inputs[at + 1].ids,
                             k == 1 ? memory_.saved.normed : memory_.saved.mtp[at - 1].normed, 1, kept, work);
     }
-    void look_at_logits(const_stream x, const std::int32_t* targets) {
+    void look_at_logits(const micro_batch& batch, const_stream x, const std::int32_t* targets) {
         auto& w = memory_.workspace.head;
         for (integer first = 0; first < x.rows && !found_; first += w.rows) {
             const integer count = std::min(w.rows, x.rows - first);
             nn::loss_sums unread;
-            model_.head().forward(queue_, const_stream{x.rows_at(first, count)}, memory_.weight_views.head,
+            model_.head().forward(queue_, batch, const_stream{x.rows_at(first, count)}, memory_.weight_views.head,
                                   targets + first, w, unread);
             looking()("product with the head", "logits", w.logits.rows_at(0, count));
             looking()("cross-entropy", "losses", matrix<double>{w.losses, count, 1});
@@ -200,7 +201,7 @@ template <class Engine> class examination {
         nn::loss_sums unread;
         const auto head = [&](const_stream x, const std::int32_t* targets, double weight, double z, stream dx) {
             if (found_) return;
-            model_.head().forward_backward(queue_, x, p.head, targets, weight, z, w.head, dx, g.head, unread);
+            model_.head().forward_backward(queue_, batch, x, p.head, targets, weight, z, w.head, dx, g.head, unread);
             place(-1, "head", true);
             looking()("cross-entropy and product with the head", "gradient of normed", dx);
             looking()("product with the head", "gradient of the head", g.head);
@@ -312,14 +313,46 @@ template <class Engine> class examination {
     std::optional<finding> found_;
 };
 
+/// Of a split model: repeats the step and looks at the gradients that it leaves, the last parameter first.
+template <class Engine>
+std::optional<finding> look_at_what_is_left(Engine& engine, const batch_view& batch, const step_settings& settings) {
+    engine.accumulate(batch, settings);
+    std::optional<finding> found;
+    engine.each_part([&](const auto& p, const nn::part& part) {
+        for (integer n = 0; n < part.count; ++n) {
+            const auto rows = p.gradient.rows_at(part.first + n * part.step, part.rows);
+            integer first = -1;
+            optim::find_non_finite(engine.queue(), rows, &first);
+            if (first < 0) continue;
+            const integer row = first / rows.width, column = first % rows.width;
+            found = finding{.step = engine.steps_done() + 1,
+                            .micro_batch = 0,
+                            .layer = p.storage.layer,
+                            .layer_name = p.storage.layer < 0 ? "ends of the model" : "block",
+                            .operation = "gradient of a weight",
+                            .backward = true,
+                            .tensor = "gradient of " + numbered_name(p.name, part.number + n),
+                            .row = part.row + row,
+                            .column = p.storage.column + column,
+                            .value = static_cast<double>(rows(row, column)),
+                            .weight = {}};
+        }
+    });
+    return found;
+}
+
 }  // namespace detail
 
 /// Repeats the step that `batch` and `settings` give on the engine's weights, which stay, and finds the first number
 /// that is not finite: forward layer by layer, then backward. Nothing if there is none. Overwrites gradients and loads,
-/// as a step does; takes memory for one layer beside the engine's. Errors: those of a step.
+/// as a step does; takes memory for one layer beside the engine's. Where ranks split the model, all call it together,
+/// and what is looked at is the gradients. Errors: those of a step.
 template <class Engine>
 std::optional<finding> diagnose(Engine& engine, const batch_view& batch, const step_settings& settings) {
-    return detail::examination<Engine>{engine}.examine(batch, settings);
+    if constexpr (Engine::transformer::split)
+        return detail::look_at_what_is_left(engine, batch, settings);
+    else
+        return detail::examination<Engine>{engine}.examine(batch, settings);
 }
 
 /// Returns if loss and gradient norm of the step that gave `seen` are finite. Otherwise saves the batch as `path` and

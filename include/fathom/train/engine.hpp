@@ -1,5 +1,5 @@
-// Runs a plan on one rank, beside ranks that do the same with other data: sets parameters up, takes steps and
-// evaluates; a template over kinds of blocks, never over a recipe.
+// Runs a plan on one rank, beside ranks that have other parts of the data or of the model: sets parameters up, takes
+// steps and evaluates; a template over kinds of blocks, never over a recipe.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <fathom/comm/all_reduce.hpp>
-#include <fathom/comm/link.hpp>
+#include <fathom/comm/mesh_links.hpp>
 #include <fathom/core/random_stream.hpp>
 #include <fathom/device/host/memory.hpp>
 #include <fathom/device/host/queue.hpp>
@@ -15,46 +15,31 @@
 #include <fathom/optim/update.hpp>
 #include <fathom/recipe/plan.hpp>
 #include <fathom/train/batch_view.hpp>
+#include <fathom/train/layout_facts.hpp>
+#include <fathom/train/pipeline.hpp>
+#include <fathom/train/shared_state.hpp>
+#include <fathom/train/step_result.hpp>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 
 namespace fathom::train {
-
-/// What of a step may change from step to step.
-struct step_settings {
-    double learning_rate = 0;
-    double clip = 1;                  // global norm; 0: off
-    double mtp_lambda = 0.3;          // weight of multi-token prediction
-    double balance_alpha = 1e-4;      // sequence-wise balance loss
-    double z_loss = 0;                // coefficient of mean(logsumexp^2)
-    double bias_update_speed = 1e-3;  // gamma of the router's bias
-};
-
-/// What a step or an evaluation saw.
-struct step_result {
-    std::int64_t step = 0;
-    double loss = 0;           // the sum of all terms
-    double cross_entropy = 0;  // of the main model, mean over targets that count
-    double mtp_loss = 0;       // as it enters the loss
-    double balance_loss = 0;   // as it enters the loss
-    double z_loss = 0;         // as it enters the loss
-    double gradient_norm = 0;
-    double learning_rate = 0;
-    std::int64_t tokens = 0;   // of the batch
-    std::int64_t targets = 0;  // that count
-};
 
 /// One parameter of a run under its global name.
 template <class T, class A> struct parameter_view {
     std::string name;  // `*` stands for the number of a matrix in a stack
     nn::storage storage;
     int part = 0;
-    matrix<T> value;  // the whole storage; the part's matrices lie in it as nn::part says
-    matrix<A> master, gradient, first_moment, second_moment;
+    integer number = 0;  // the global index of the part's first matrix
+    matrix<T> value;     // the whole storage; the part's matrices lie in it as nn::part says
+    matrix<A> master, gradient, first_moment, second_moment;  // under ZeRO only the gradient is here
 };
 
-/// With several ranks, all call accumulate, step and evaluate together, each with its part of the batch (which may be
-/// of no sequences); results are those of the whole, and the same on all.
+/// With several ranks, all call accumulate, step and evaluate together, each with its part of the batch (ranks of one
+/// replica with the same); results are those of the whole, and the same on all. A rank of a whole model may have no
+/// sequences, where nothing is sharded.
 template <class Transformer> class engine {
   public:
     using transformer = Transformer;
@@ -62,33 +47,46 @@ template <class Transformer> class engine {
     using A = typename Transformer::A;
     using parameter = parameter_view<T, A>;
 
+    /// `model` is the whole one, whatever this rank holds of it. `bytes` is what its share takes; 0: it is counted
+    /// here. Errors: a number of ranks that is not the layout's, or another number of bytes than the share takes.
     engine(const Transformer& model, const planning::rank_shape& shape, integer bytes, const optim::adamw_facts& adamw,
-           comm::link ranks = {})
-        : ranks_(ranks),
-          model_(model),
-          shape_(shape),
+           const comm::link& ranks = {}, const layout_facts& layout = {})
+        : links_(ranks, mesh_of(layout, ranks)),
+          layout_(layout),
+          schedule_(schedule_for(layout, layout.micro_batches)),
+          model_(share(model, links_, schedule_, shape.batch)),
+          shape_(shape_here(shape, links_, layout, schedule_)),
           adamw_(adamw),
-          block_(bytes),
+          block_(bytes > 0 ? bytes : planning::bytes_of_share(model_, shape_)),
           workers_(static_cast<int>(shape.workers)),
           queue_(workers_, nullptr, 0) {
         check(adamw);
-        arena memory{block_.data(), bytes};
+        if constexpr (Transformer::split)
+            mirror_ = schedule_.has_value() && schedule_->view().shape.way == schedule::route::two_way
+                          ? mirror_link(links_)
+                          : comm::link{};
+        arena memory{block_.data(), block_.size()};
         planning::carve(model_, memory, shape_, &memory_);
-        if (memory.peak() != bytes)
-            fail("engine: carved ", memory.peak(), " bytes of an arena of ", bytes, ", expected all of it");
+        if (memory.peak() != block_.size())
+            fail("engine: carved ", memory.peak(), " bytes of an arena of ", block_.size(), ", expected all of it");
         queue_ = host::queue{workers_, memory_.scratch, memory_.scratch_bytes};
         now_ = shape_.batch;
         ops::rope_table<A>(model_.of.rope, memory_.cosines, memory_.sines);
         *memory_.state = {};
-        model_.template each_parameter<T>(&memory_.weight_views,
-                                          [&](auto& view, const nn::storage& facts, auto... prefixes) {
-                                              if (shape_.trains) storages_.push_back(facts);
-                                              add_parts(view.data, facts, text_of(prefixes...));
-                                          });
+        list_parts(model);
+        state_.emplace(links_, mirror_, memory_, shape_.shards, shares_embedding());
+        if constexpr (Transformer::split)
+            pipeline_.emplace(model_, queue_, memory_, arena{block_.data(), block_.size()}, links_,
+                              planning::extents_here(model_, shape_.batch), shape_.slots.apart);
     }
+    engine(const engine&) = delete;
+    engine& operator=(const engine&) = delete;
 
-    [[nodiscard]] const comm::link& ranks() const { return ranks_; }
+    [[nodiscard]] const comm::link& ranks() const { return links_.world; }
+    [[nodiscard]] const comm::mesh_links& links() const { return links_; }
+    /// What this rank holds.
     [[nodiscard]] const Transformer& model() const { return model_; }
+    [[nodiscard]] const planning::rank_shape& shape() const { return shape_; }
     [[nodiscard]] host::queue& queue() { return queue_; }
     [[nodiscard]] planning::rank_memory<Transformer>& memory() { return memory_; }
     [[nodiscard]] integer arena_bytes() const { return block_.size(); }
@@ -106,15 +104,15 @@ template <class Transformer> class engine {
     /// Normal numbers by seed and global index, so that a parameter starts equal in every layout; gains at one, biases
     /// at zero.
     void initialise(std::uint64_t seed) {
-        std::uint64_t number = 0;
         each_part([&](const parameter& p, const nn::part& part) {
-            for (integer n = 0; n < part.count; ++n, ++number) {
-                const matrix<T> values = p.value.rows_at(part.first + n * part.step, part.rows);
-                const matrix<A> masters =
-                    shape_.trains ? p.master.rows_at(part.first + n * part.step, part.rows) : matrix<A>{};
-                start(values, masters, p.storage.start, random_stream{seed, number});
+            for (integer n = 0; n < part.count; ++n) {
+                const random_stream source{seed, static_cast<std::uint64_t>(p.number + part.number + n)};
+                const integer first = part.first + n * part.step;
+                start(p.value.rows_at(first, part.rows), p.storage, part, source,
+                      [&](integer r) { return !p.master.empty() ? p.master.row(first + r) : nullptr; });
             }
         });
+        if (shape_.trains) state_->start_masters(queue_);
     }
 
     /// call(parameter_view, part) for every named part of every parameter, in the order of their global index.
@@ -130,21 +128,32 @@ template <class Transformer> class engine {
     }
 
     /// Forward and backward of a whole batch, cut in micro-batches; gradients are those of the batch's loss, summed
-    /// over ranks in their order after the last micro-batch.
+    /// over ranks in their order after the last micro-batch (under ZeRO: this rank's shards of them).
     step_result accumulate(const batch_view& b, const step_settings& settings) {
         ops::fill_zero(queue_, memory_.gradients.data, memory_.gradients.count);
         clear_loads();
         models::loss_terms terms;
-        const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights& weight) {
-            model_.forward_backward(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
-                                    memory_.deferred, memory_.workspace, weight, memory_.gradient_views, terms);
-        });
-        if (ranks_.size() > 1) {
-            ranks_.run(comm::all_reduce(memory_.gradients.data, memory_.gradients.count).from("gradients"));
-            each_router([&](auto&, auto& load) {
-                ranks_.run(comm::all_reduce(load.data, load.size()).from("loads of experts"));
+        models::loss_weights weights;
+        if constexpr (Transformer::split) {
+            check_and_count(b);
+            weights = weigh(settings);
+            const auto micro_batches = static_cast<int>(pieces(b.sequences, shape_.batch.sequences));
+            require_room(micro_batches);
+            pipeline_->step(
+                schedule_->view(), [&](int n) { return load(b, n * shape_.batch.sequences); }, weights, terms);
+        } else {
+            weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights& weight) {
+                model_.forward_backward(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers,
+                                        memory_.saved, memory_.deferred, memory_.workspace, weight,
+                                        memory_.gradient_views, terms);
             });
         }
+        state_->reduce_gradients();
+        if (links_.stage.size() > 1 || mirror_.size() > 1)
+            each_router([&](auto&, auto& load) {
+                links_.stage.run(comm::all_reduce(load.data, load.size()).from("loads of experts"));
+                mirror_.run(comm::all_reduce(load.data, load.size()).from("loads of experts"));
+            });
         return report(weights, terms);
     }
 
@@ -153,28 +162,12 @@ template <class Transformer> class engine {
         optim::step_state& state = *memory_.state;
         state.step += 1;
         state.learning_rate = settings.learning_rate;
-        integer at = 0;
-        for (std::size_t i = 0; i < storages_.size(); ++i) {
-            optim::squared_norm(queue_, memory_.gradients.data + at, storages_[i].size(), memory_.square_partials,
-                                memory_.squares + i);
-            at += round_up(storages_[i].size(), planning::storage_alignment);
-        }
-        optim::clip(queue_, memory_.squares, static_cast<integer>(storages_.size()), settings.clip, memory_.state);
+        state_->norm_and_clip(queue_, settings.clip);
         if (!std::isfinite(queue_.read(&state.gradient_norm).get())) {
             state.step -= 1;
             return;
         }
-        at = 0;
-        for (const nn::storage& facts : storages_) {
-            const optim::adamw_range<T, A> range{.master = memory_.master.data + at,
-                                                 .weights = memory_.weights.data + at,
-                                                 .m = memory_.first_moments.data + at,
-                                                 .v = memory_.second_moments.data + at,
-                                                 .count = facts.size(),
-                                                 .decayed = optim::decays(adamw_.group, facts.vector ? 1 : 2)};
-            optim::update(queue_, range, static_cast<const A*>(memory_.gradients.data + at), adamw_, memory_.state);
-            at += round_up(facts.size(), planning::storage_alignment);
-        }
+        state_->move(queue_, adamw_);
         if (settings.bias_update_speed != 0) update_router_biases(settings.bias_update_speed);
     }
 
@@ -194,63 +187,174 @@ template <class Transformer> class engine {
     /// Losses of a batch without gradients; the weights stay.
     [[gnu::noinline]] step_result evaluate(const batch_view& b, const step_settings& settings) {
         models::loss_terms terms;
-        const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
-            model_.evaluate(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
-                            memory_.workspace, terms);
-        });
-        return report(weights, terms);
+        if constexpr (Transformer::split) {
+            check_and_count(b);
+            const auto micro_batches = static_cast<int>(pieces(b.sequences, shape_.batch.sequences));
+            pipeline_->evaluate(
+                schedule_->view().shape, micro_batches, [&](int n) { return load(b, n * shape_.batch.sequences); },
+                terms);
+            return report(weigh(settings), terms);
+        } else {
+            const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
+                model_.evaluate(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
+                                memory_.workspace, terms);
+            });
+            return report(weights, terms);
+        }
     }
 
     /// Cuts a batch in micro-batches and calls work(micro_batch, loss_weights) for each while memory().inputs holds it;
     /// gives the weights. Errors: those of `check`.
     template <class Work>
     models::loss_weights each_micro_batch(const batch_view& b, const step_settings& settings, Work&& work) {
-        if (b.sequences != 0 || ranks_.size() == 1)
-            check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
-                  model_.of.max_position_embeddings);
-        count(b);
+        check_and_count(b);
         const models::loss_weights weights = weigh(settings);
         for (integer first = 0; first < b.sequences; first += shape_.batch.sequences) work(load(b, first), weights);
         return weights;
     }
 
   private:
-    /// Lists a storage's parts. Once, at the start: what walks the model's types is code that every visitor pays for.
-    void add_parts(T* data, const nn::storage& facts, const std::string& prefix) {
-        const integer at = data - memory_.weights.data;
-        const auto same_place = [&](A* flat) {
-            return flat == nullptr ? matrix<A>{} : matrix<A>{flat + at, facts.rows, facts.width};
-        };
-        for (int i = 0; i < static_cast<int>(facts.parts.size()); ++i) {
-            const char* name = facts.parts[static_cast<std::size_t>(i)].name;
-            if (name == nullptr) break;
-            parts_.push_back({.name = prefix + name,
-                              .storage = facts,
-                              .part = i,
-                              .value = {data, facts.rows, facts.width},
-                              .master = same_place(memory_.master.data),
-                              .gradient = same_place(memory_.gradients.data),
-                              .first_moment = same_place(memory_.first_moments.data),
-                              .second_moment = same_place(memory_.second_moments.data)});
+    static degrees mesh_of(const layout_facts& layout, const comm::link& ranks) {
+        degrees mesh = layout.mesh;
+        if (!mesh.split() && mesh.dp == 1) mesh.dp = ranks.size();
+        return mesh;
+    }
+    static std::optional<schedule::built> schedule_for(const layout_facts& layout, integer micro_batches) {
+        if constexpr (Transformer::split)
+            return (layout.schedule != nullptr
+                        ? layout.schedule
+                        : &schedule::built::of<schedule::one_f_one_b>)(static_cast<int>(layout.mesh.pp),
+                                                                       static_cast<int>(micro_batches));
+        else
+            return std::nullopt;
+    }
+    Transformer share(const Transformer& whole, const comm::mesh_links& links,
+                      const std::optional<schedule::built>& table, nn::extents batch) const {
+        if constexpr (Transformer::split) {
+            const int rank = static_cast<int>(links.at.pp);
+            const models::held_stages held =
+                layout_.layers == nullptr
+                    ? models::held_stages{}
+                    : models::stages_of(table->view().shape, rank, layout_.layers, whole.layers());
+            return models::share_of_model(whole, links.of, links.at, held, batch);
+        } else {
+            return whole;
         }
     }
-    /// A struct of numbers of one kind, each summed over all ranks.
-    template <class Number, class Sums> [[nodiscard]] Sums sum_over_ranks(const Sums& mine, const char* label) const {
+    static planning::rank_shape shape_here(planning::rank_shape shape, const comm::mesh_links& links,
+                                           const layout_facts& layout, const std::optional<schedule::built>& table) {
+        shape.shards = planning::sharding{links.of, layout.zero};
+        if (table.has_value()) shape.slots = planning::slots_of(table->view(), static_cast<int>(links.at.pp));
+        return shape;
+    }
+    /// DualPipe keeps every stage twice: the two ranks that hold the same pair.
+    static comm::link mirror_link(const comm::mesh_links& links) {
+        return links.pipeline.split(std::min(links.at.pp, links.of.pp - 1 - links.at.pp), links.at.pp, "mirror");
+    }
+    /// The first and the last stage both hold the embedding, on two ranks.
+    [[nodiscard]] bool shares_embedding() const {
+        return Transformer::split && links_.of.pp > 1 && mirror_.size() == 1 && model_.holds_embedding() &&
+               (model_.of.num_nextn_predict_layers > 0 || model_.of.tie_word_embeddings) &&
+               !(model_.held.embedding() && model_.held.head());
+    }
+    /// A schedule for that many micro-batches, within the room that there is.
+    void require_room(int micro_batches) {
+        if (schedule_->view().shape.micro_batches == micro_batches) return;
+        schedule::built next = *schedule_for(layout_, micro_batches);
+        if (!shape_.slots.holds(planning::slots_of(next.view(), static_cast<int>(links_.at.pp))))
+            fail("engine: found a batch of ", micro_batches, " micro-batches, which ", next.name(),
+                 " keeps more of than the ", layout_.micro_batches,
+                 " that there is room for; expected at most as many");
+        schedule_ = std::move(next);
+    }
+    /// Errors: those of `check`, or lengths that context ranks cannot share.
+    void check_and_count(const batch_view& b) {
+        const bool may_be_empty = links_.of.dp > 1 && !links_.of.split();
+        if (b.sequences != 0 || !may_be_empty)
+            check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
+                  model_.of.max_position_embeddings);
+        if (links_.of.cp > 1 && b.length % (2 * links_.of.cp) != 0)
+            fail("batch: found sequences of ", b.length, " tokens, expected a multiple of ", 2 * links_.of.cp,
+                 ": twice the ", links_.of.cp, " context ranks");
+        count(b);
+    }
+    /// Lists all parts with their global index. Once, at the start: what walks the model's types is code that every
+    /// visitor pays for.
+    void list_parts(const Transformer& whole) {
+        std::vector<std::pair<std::string, nn::part>> names;
+        const auto each = [&](const Transformer& model, auto&& call) {
+            model.template each_parameter<T>(
+                nullptr, [&](auto&, const nn::storage& facts, auto... prefixes) { call(facts, text_of(prefixes...)); });
+        };
+        const std::function<void(const Transformer&,
+                                 const std::function<void(const nn::storage&, const std::string&)>&)>
+            walk = each;
+        walk(whole, [&](const nn::storage& facts, const std::string& prefix) {
+            for (const nn::part& p : facts.parts)
+                if (p.name != nullptr) names.emplace_back(prefix + p.name, p);
+        });
+        std::size_t storage = 0, at = 0;
+        std::vector<integer> numbers(names.size() + 1);
+        for (std::size_t i = 0; i < names.size(); ++i) numbers[i + 1] = numbers[i] + names[i].second.whole_count();
+        walk(model_, [&](const nn::storage& facts, const std::string& prefix) {
+            const integer offset = memory_.layout.storages[storage++].at;
+            for (int i = 0; i < static_cast<int>(facts.parts.size()); ++i) {
+                const char* name = facts.parts[static_cast<std::size_t>(i)].name;
+                if (name == nullptr) break;
+                const std::string full = prefix + name;
+                while (at < names.size() && names[at].first != full) ++at;
+                add_part(facts, i, full, at < names.size() ? numbers[at] : 0, offset);
+            }
+        });
+    }
+    void add_part(const nn::storage& facts, int part, const std::string& name, integer number, integer offset) {
+        const bool whole = shape_.shards.zero == 0;
+        const auto place = [&](A* flat) {
+            return flat == nullptr ? matrix<A>{} : matrix<A>{flat + offset, facts.rows, facts.width};
+        };
+        parameter p;
+        p.name = name, p.storage = facts, p.part = part, p.number = number;
+        p.value = {memory_.weights.data + offset, facts.rows, facts.width};
+        p.gradient = place(memory_.gradients.data);
+        if (whole) {
+            if constexpr (std::is_same_v<T, A>) {
+                if (shape_.trains) p.master = p.value;
+            } else {
+                p.master = place(memory_.master.data);
+            }
+            p.first_moment = place(memory_.first_moments.data);
+            p.second_moment = place(memory_.second_moments.data);
+        }
+        parts_.push_back(std::move(p));
+    }
+    /// A struct of numbers of one kind, each summed over ranks.
+    template <class Number, class Sums>
+    [[nodiscard]] static Sums sum_over(const comm::link& over, const Sums& mine, const char* label) {
         auto numbers = std::bit_cast<std::array<Number, sizeof(Sums) / sizeof(Number)>>(mine);
-        ranks_.run(comm::all_reduce(numbers.data(), static_cast<integer>(numbers.size())).from(label));
+        over.run(comm::all_reduce(numbers.data(), static_cast<integer>(numbers.size())).from(label));
         return std::bit_cast<Sums>(numbers);
     }
-    void start(matrix<T> values, matrix<A> masters, nn::initial how, random_stream source) {
+    /// Draws what this rank holds of a matrix. master_row(r) is where its row r lies in the master weights, or null.
+    template <class MasterRow>
+    void start(matrix<T> values, const nn::storage& facts, const nn::part& part, random_stream source,
+               const MasterRow& master_row) {
         const double range = model_.of.initializer_range;
+        const nn::initial how = facts.start;
+        const integer width = facts.whole_width(), first = part.row * width + facts.column;
         constexpr integer piece = 8192;
-        queue_.enqueue(pieces(values.size(), piece), [=](integer task, int) {
-            for (integer i = task * piece; i < std::min(values.size(), (task + 1) * piece); ++i) {
-                const double drawn = how == nn::initial::normal ? range * source.normal(static_cast<std::uint64_t>(i))
-                                     : how == nn::initial::one  ? 1.0
-                                                                : 0.0;
-                const auto number = static_cast<A>(drawn);
-                values.data[i] = static_cast<T>(number);
-                if (masters.data != nullptr) masters.data[i] = number;
+        const integer rows = std::max<integer>(1, piece / values.width);
+        queue_.enqueue(pieces(values.rows, rows), [=](integer task, int) {
+            for (integer r = task * rows; r < std::min(values.rows, (task + 1) * rows); ++r) {
+                A* master = master_row(r);
+                for (integer c = 0; c < values.width; ++c) {
+                    const double drawn = how == nn::initial::normal
+                                             ? range * source.normal(static_cast<std::uint64_t>(first + r * width + c))
+                                         : how == nn::initial::one ? 1.0
+                                                                   : 0.0;
+                    const auto number = static_cast<A>(drawn);
+                    values(r, c) = static_cast<T>(number);
+                    if (master != nullptr) master[c] = number;
+                }
             }
         });
     }
@@ -262,7 +366,7 @@ template <class Transformer> class engine {
         if (b.starts != nullptr && b.starts[at] != b.starts[at + k]) return ignored;  // another document
         return b.targets[at + k];
     }
-    /// Counts what losses are divided by, over the batch of all ranks.
+    /// Counts what losses are divided by, over the batch of all replicas.
     void count(const batch_view& b) {
         counts_ = {.sequences = b.sequences, .tokens = b.sequences * b.length};
         for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
@@ -270,7 +374,7 @@ template <class Transformer> class engine {
             for (integer row = 0; row < b.sequences; ++row)
                 for (integer i = 0; i < b.length - k; ++i) count += target_of(b, row, i, k) != ignored ? 1 : 0;
         }
-        counts_ = sum_over_ranks<integer>(counts_, "counts of targets");
+        counts_ = sum_over<integer>(links_.replica, counts_, "counts of targets");
     }
     [[nodiscard]] models::loss_weights weigh(const step_settings& settings) const {
         const auto over = [](double weight, integer count) {
@@ -286,34 +390,55 @@ template <class Transformer> class engine {
                                                       counts_.targets[static_cast<std::size_t>(k + 1)]);
         return w;
     }
-    /// Copies sequences [first, ...) into the arena and carves what depends on their number and length.
+    /// Copies this rank's places of sequences [first, ...) into the arena and, of a whole model, carves what depends on
+    /// their number and length.
     nn::micro_batch<A> load(const batch_view& b, integer first) {
-        const nn::extents shape{std::min(shape_.batch.sequences, b.sequences - first), b.length};
-        if (shape.sequences != now_.sequences || shape.length != now_.length) {
-            arena memory{block_.data(), block_.size()};
-            memory.rewind(memory_.activations_at);
-            planning::carve_activations(model_, memory, shape, shape_.trains, &memory_);
-            now_ = shape;
-        }
+        const nn::extents whole{std::min(shape_.batch.sequences, b.sequences - first), b.length};
+        const nn::extents shape = planning::extents_here(model_, whole);
+        if constexpr (!Transformer::split)
+            if (shape.sequences != now_.sequences || shape.length != now_.length) {
+                arena memory{block_.data(), block_.size()};
+                memory.rewind(memory_.activations_at);
+                planning::carve_activations(model_, memory, whole, shape_, &memory_);
+                now_ = shape;
+            }
         for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
             models::depth_inputs& in = memory_.inputs[static_cast<std::size_t>(k)];
-            for (integer row = 0, to = 0; row < shape.sequences; ++row)
-                for (integer i = 0; i < b.length - k; ++i, ++to) {
+            integer to = 0;
+            const auto take = [&](integer row, integer begin, integer count) {
+                for (integer i = begin; i < begin + count; ++i, ++to) {
                     const integer from = (first + row) * b.length + i;
                     in.ids[to] = b.tokens[from + k];
                     in.targets[to] = target_of(b, first + row, i, k);
                     in.positions[to] = b.positions != nullptr ? b.positions[from] : static_cast<std::int32_t>(i);
                     in.starts[to] = b.starts != nullptr ? b.starts[from] : 0;
                 }
+            };
+            for (integer row = 0; row < shape.sequences; ++row) {
+                if constexpr (Transformer::split) {
+                    const nn::context_share context = model_.context_of(shape, k);
+                    for (const int which : {0, 1}) {
+                        const auto run = context.places(context.rank, which);
+                        take(row, run.first, run.count);
+                    }
+                } else {
+                    take(row, 0, b.length - k);
+                }
+            }
         }
-        return {.shape = shape,
-                .positions = memory_.inputs[0].positions,
-                .starts = memory_.inputs[0].starts,
-                .cosines = memory_.cosines,
-                .sines = memory_.sines};
+        nn::micro_batch<A> made{.shape = shape,
+                                .positions = memory_.inputs[0].positions,
+                                .starts = memory_.inputs[0].starts,
+                                .cosines = memory_.cosines,
+                                .sines = memory_.sines};
+        if constexpr (Transformer::split) {
+            made.ranks = &links_;
+            made.context = model_.context_of(shape, 0);
+        }
+        return made;
     }
     [[nodiscard]] step_result report(const models::loss_weights& weights, models::loss_terms terms) const {
-        terms = sum_over_ranks<double>(terms, "losses");
+        terms = sum_over<double>(links_.world, terms, "losses");
         step_result r;
         r.cross_entropy = weights.token * terms.main.cross_entropy;
         r.z_loss = weights.z * terms.main.z;
@@ -350,7 +475,10 @@ template <class Transformer> class engine {
         std::array<integer, models::max_prediction_depths + 1> targets{};  // that count, by depth of prediction
     };
 
-    comm::link ranks_;
+    comm::mesh_links links_;
+    layout_facts layout_;
+    std::optional<schedule::built> schedule_;  // of a split model
+    comm::link mirror_;
     Transformer model_;
     planning::rank_shape shape_;
     optim::adamw_facts adamw_;
@@ -360,8 +488,9 @@ template <class Transformer> class engine {
     planning::rank_memory<Transformer> memory_;
     nn::extents now_;
     batch_counts counts_;
-    std::vector<nn::storage> storages_;
     std::vector<parameter> parts_;  // of all storages, in the order of their global index
+    std::optional<shared_state<Transformer>> state_;
+    std::optional<pipeline_of<Transformer>> pipeline_;
 };
 
 }  // namespace fathom::train

@@ -128,7 +128,7 @@ template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body
     const auto call = [](void* of, const comm::link& ranks, integer neighbours) {
         auto& here = *static_cast<ranks_body*>(of);
         world seen{&detail::stop_flag, ranks, neighbours};
-        seen.require_ranks(Mesh::dp_degree);
+        seen.require_ranks<Mesh>();
         if constexpr (std::is_void_v<decltype((*here.body)(seen))>) {
             (*here.body)(seen);
         } else {

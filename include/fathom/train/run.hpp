@@ -47,8 +47,10 @@ template <class Transformer> class run {
   public:
     using engine_type = train::engine<Transformer>;
 
+    /// `bytes` as the engine takes them.
     [[gnu::noinline]] run(const Transformer& model, const run_facts& facts, const planning::rank_shape& shape,
-                          integer bytes, const run_settings& settings, const comm::link& ranks = {})
+                          integer bytes, const run_settings& settings, const comm::link& ranks = {},
+                          const train::layout_facts& layout = {})
         : settings_(settings),
           facts_(facts),
           schedule_{.peak = settings.learning_rate,
@@ -56,8 +58,10 @@ template <class Transformer> class run {
                     .training_steps = settings.training_steps,
                     .shape = optim::stretches_of(settings.schedule)},
           engine_(model, shape, bytes,
-                  {settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, facts.decay}, ranks) {
+                  {settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, facts.decay}, ranks,
+                  layout) {
         check(settings_);
+        if constexpr (Transformer::split) facts_.plan = planning::lower(model, engine_.shape(), engine_.model());
         schedule_.check();
         engine_.initialise(settings_.seed);
     }
@@ -79,9 +83,11 @@ template <class Transformer> class run {
     [[nodiscard]] bool every(integer n) const { return steps_done() % n == 0; }
     [[nodiscard]] std::int64_t steps_done() const { return engine_.steps_done(); }
     [[nodiscard]] bool finished() const { return steps_done() >= settings_.training_steps; }
-    /// Of one rank.
+    /// Of one replica.
     [[nodiscard]] integer sequences_per_step() const { return facts_.batch.sequences * settings_.micro_batches; }
     [[nodiscard]] const comm::link& ranks() const { return engine_.ranks(); }
+    /// The ranks that read other parts of each batch; those of one replica read the same.
+    [[nodiscard]] const comm::link& replicas() const { return engine_.links().replica; }
 
     /// call(parameter_view, part) for every parameter: name, shape, value, gradient.
     template <class Call> void each_parameter(Call&& call) { engine_.each_part(call); }
@@ -116,7 +122,7 @@ template <class Transformer> class run {
 };
 
 /// The training text of a run: a corpus read in the order of the run's seed, from the place that the run is at. Every
-/// rank reads its part of each batch.
+/// replica reads its part of each batch.
 template <class Run> class training_text {
   public:
     /// Errors: a corpus that does not open, or whose ids the model does not have.
@@ -136,8 +142,8 @@ template <class Run> class training_text {
         if (run_->finished()) return std::nullopt;
         const integer each = run_->sequences_per_step();
         loader_.go_to(run_->data_position());
-        batch made = loader_.peek(run_->ranks().rank() * each, each);
-        loader_.advance(run_->ranks().size() * each);
+        batch made = loader_.peek(run_->replicas().rank() * each, each);
+        loader_.advance(run_->replicas().size() * each);
         run_->data_position() = loader_.where();
         return made;
     }
@@ -145,8 +151,8 @@ template <class Run> class training_text {
     [[nodiscard, gnu::noinline]] step_result evaluate() {
         step_result all;
         const integer total = loader_.held_out_sequences(), some = run_->facts().batch.sequences;
-        for (integer first = 0; first < total; first += run_->ranks().size() * some) {
-            const integer mine = std::min(first + run_->ranks().rank() * some, total);
+        for (integer first = 0; first < total; first += run_->replicas().size() * some) {
+            const integer mine = std::min(first + run_->replicas().rank() * some, total);
             const step_result part = run_->evaluate(loader_.held_out(mine, std::min(some, total - mine)));
             all.cross_entropy += part.cross_entropy * static_cast<double>(part.targets);
             all.targets += part.targets;
@@ -168,32 +174,34 @@ template <class Run> class training_text {
 
 template <class Run> training_text(Run&, const std::string&) -> training_text<Run>;
 
-namespace detail {
-
-/// Errors: another number of ranks than the mesh has, or sharded state, which several ranks do not keep yet.
-inline void check_world(const world& all, integer dp, integer zero_stage) {
-    all.require_ranks(dp);
-    if (zero_stage > 0 && all.size() > 1)
-        fail("start: found zero<", zero_stage, "> on ", all.size(),
-             " ranks, expected zero<0>: this version keeps the whole state on every rank");
-}
-
-}  // namespace detail
-
-/// Starts a run of a recipe: takes its memory, exactly bytes_per_rank<Recipe> for that many workers, and sets its
-/// parameters up. Errors: a world that the recipe's mesh is not for.
+/// Starts a run of a recipe: takes its memory, at most bytes_per_rank<Recipe> for that many replicas, micro-batches and
+/// workers, and sets its parameters up. Errors: a world that the recipe's mesh is not for.
 template <class Recipe> [[gnu::noinline]] auto start(world& all, const run_settings& settings) {
     constexpr auto model = planning::transformer_of<Recipe>();
-    detail::check_world(all, Recipe::dp_degree, Recipe::zero_stage);
+    using mesh = typename Recipe::layout;
+    all.require_ranks<mesh>();
+    constexpr integer each = degrees_of<mesh>().ranks();
+    const integer replicas = Recipe::dp_degree == any ? all.size() / each : Recipe::dp_degree;
     const int cores = static_cast<int>(std::thread::hardware_concurrency() / all.neighbours());
     const int workers = settings.workers > 0 ? settings.workers : std::max(1, cores);
-    return run<std::remove_const_t<decltype(model)>>{
-        model,
-        {Recipe::batch, Recipe::decay, Recipe::model::config(), planning::plan_of<Recipe>(workers)},
-        {.batch = Recipe::batch, .workers = workers},
-        planning::bytes_of<Recipe>(workers),
-        settings,
-        all.ranks()};
+    train::layout_facts layout{
+        .mesh = degrees_of<mesh>(replicas), .zero = Recipe::zero_stage, .micro_batches = settings.micro_batches};
+    planning::plan plan;
+    integer bytes = 0;
+    if constexpr (Recipe::split) {
+        layout.schedule = &schedule::built::of<typename Recipe::pipeline_schedule>;
+        layout.layers = &Recipe::layers_of_stage;
+    } else {
+        plan = planning::plan_of<Recipe>(workers);
+        if (Recipe::zero_stage == 0) bytes = planning::bytes_of<Recipe>(workers);
+    }
+    return run<std::remove_const_t<decltype(model)>>{model,
+                                                     {Recipe::batch, Recipe::decay, Recipe::model::config(), plan},
+                                                     {.batch = Recipe::batch, .workers = workers},
+                                                     bytes,
+                                                     settings,
+                                                     all.ranks(),
+                                                     layout};
 }
 
 }  // namespace fathom

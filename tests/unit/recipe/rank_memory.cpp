@@ -58,10 +58,15 @@ void check_memory(const nn::recomputation& again) {
         model.template each_parameter<E>(&p, [&](auto& view, const nn::storage&, auto...) { add_matrix(item, view); });
     };
     add_parameters.operator()<bf16>("weights", held.weight_views);
-    add_parameters.operator()<float>("master weights", held.master_views);
+    const auto add_flat = [&](const std::string& item, float* numbers) {
+        transformer::parameters<float> views;
+        planning::bind_views(model, held.layout, views, numbers);
+        add_parameters.operator()<float>(item, views);
+    };
+    add_flat("master weights", held.master.data);
     add_parameters.operator()<float>("gradients", held.gradient_views);
-    add_parameters.operator()<float>("first moments", held.first_moment_views);
-    add_parameters.operator()<float>("second moments", held.second_moment_views);
+    add_flat("first moments", held.first_moments.data);
+    add_flat("second moments", held.second_moments.data);
     model.each_buffer(&held.buffers,
                       [&](auto& view, const nn::storage&, auto...) { add_matrix("router biases and loads", view); });
     add("step state and rotary tables", held.state, 1);
@@ -96,8 +101,9 @@ void check_memory(const nn::recomputation& again) {
         add_matrix("multi-token prediction", module.normed);
         add_block("multi-token prediction", module.layer);
     }
-    std::apply([&](const auto&... kind) { (add_matrix("between input and weight gradients", kind.self_attn.da), ...); },
-               held.deferred.blocks);
+    std::apply(
+        [&](const auto&... kind) { (add_matrix("between input and weight gradients", kind[0].self_attn.da), ...); },
+        held.deferred.blocks);
     add("scratch of workers", held.scratch, 2 * held.scratch_bytes);
 
     for (const piece& p : pieces) {

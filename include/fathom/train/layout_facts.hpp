@@ -1,0 +1,19 @@
+// What an engine must know of a recipe's layout: degrees, ZeRO, the schedule and the stages, as numbers and functions.
+#pragma once
+
+#include <fathom/models/share.hpp>
+#include <fathom/parallel/degrees.hpp>
+#include <fathom/parallel/schedule/built.hpp>
+
+namespace fathom::train {
+
+/// Of one rank alone, unless more is said.
+struct layout_facts {
+    degrees mesh{};
+    integer zero = 0;
+    schedule::built (*schedule)(int ranks, int micro_batches) = nullptr;
+    models::layers_of_stage layers = nullptr;
+    integer micro_batches = 1;  // of a step, for which there is room
+};
+
+}  // namespace fathom::train

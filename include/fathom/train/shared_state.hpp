@@ -1,0 +1,203 @@
+// How ranks that hold the same parameters share the work on them: gradients summed, their norm, and AdamW on whole
+// parameters or on this rank's shards (ZeRO).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fathom/comm/all_gather.hpp>
+#include <fathom/comm/all_reduce.hpp>
+#include <fathom/comm/mesh_links.hpp>
+#include <fathom/comm/reduce_scatter.hpp>
+#include <fathom/device/host/queue.hpp>
+#include <fathom/optim/gradient_norm.hpp>
+#include <fathom/optim/update.hpp>
+#include <fathom/recipe/rank_memory.hpp>
+#include <type_traits>
+#include <vector>
+
+namespace fathom::train {
+
+/// The flat arrays of one rank and the ranks that have copies of them.
+template <class Transformer> class shared_state {
+    using T = typename Transformer::number;
+    using A = typename Transformer::A;
+
+  public:
+    /// `mirror`: the rank that holds the same stages (DualPipe), or one rank. `shares_embedding`: this is the first or
+    /// the last stage, and both hold the embedding.
+    shared_state(const comm::mesh_links& links, const comm::link& mirror, planning::rank_memory<Transformer>& memory,
+                 const planning::sharding& how, bool shares_embedding)
+        : links_(links), mirror_(mirror), memory_(memory), how_(how), shares_embedding_(shares_embedding) {
+        if (memory.gradients.data == nullptr) return;
+        list_ranges();
+        list_partial_sums();
+    }
+
+    /// Masters from the weights: of shards, after the weights were set.
+    void start_masters(host::queue& queue) {
+        if constexpr (!std::is_same_v<T, A>)
+            if (how_.zero > 0)
+                for (const planning::bucket& b : memory_.layout.buckets)
+                    ops::copy(queue, matrix<A>{memory_.master.data + b.shard, 1, how_.shard(b.over, b.count)},
+                              matrix<const T>{memory_.weights.data + here(b), 1, how_.shard(b.over, b.count)});
+    }
+
+    /// Sums the gradients over all ranks that hold the same parameters, or leaves this rank's shards of the sums.
+    void reduce_gradients() {
+        A* gradients = memory_.gradients.data;
+        for (const partial_sum& s : partial_sums_)
+            s.over.run(comm::all_reduce(gradients + s.at, s.count).from("gradients of what tensor ranks share"));
+        for (const planning::bucket& b : memory_.layout.buckets) {
+            const comm::link& over = link_of(b.over);
+            const integer count = how_.shard(b.over, b.count);
+            if (over.size() > 1 && how_.zero == 0)
+                over.run(comm::all_reduce(gradients + b.at, b.count).from("gradients"));
+            else if (over.size() > 1)
+                over.run(comm::reduce_scatter(gradients + b.at, gradients + here(b), count).from("gradients"));
+            mirror_.run(comm::all_reduce(gradients + here(b), count).from("gradients of both copies"));
+            if (shares_embedding_ && b.embedding)
+                links_.ends.run(comm::all_reduce(gradients + here(b), count).from("gradient of the embedding"));
+        }
+    }
+
+    /// The norm of all gradients, each counted once, and the factor that clips it.
+    void norm_and_clip(host::queue& queue, double most) {
+        for (std::size_t i = 0; i < ranges_.size(); ++i)
+            optim::squared_norm(queue, memory_.gradients.data + ranges_[i].at, ranges_[i].count,
+                                memory_.square_partials, memory_.squares + i);
+        auto count = static_cast<integer>(ranges_.size());
+        if (!alone()) {
+            queue.enqueue(1, [&](integer, int) {
+                double sum = 0;
+                for (std::size_t i = 0; i < ranges_.size(); ++i) sum += ranges_[i].weight * memory_.squares[i];
+                memory_.squares[0] = sum;
+            });
+            links_.world.run(comm::all_reduce(memory_.squares, 1).from("gradient norm"));
+            count = 1;
+        }
+        optim::clip(queue, memory_.squares, count, most, memory_.state);
+    }
+
+    /// AdamW on what this rank moves; then all ranks have all weights.
+    void move(host::queue& queue, const optim::adamw_facts& adamw) {
+        for (const range& r : moved_) {
+            const optim::adamw_range<T, A> numbers{.master = r.master,
+                                                   .weights = memory_.weights.data + r.at,
+                                                   .m = memory_.first_moments.data + r.state,
+                                                   .v = memory_.second_moments.data + r.state,
+                                                   .count = r.count,
+                                                   .decayed = optim::decays(adamw.group, r.vector ? 1 : 2)};
+            optim::update(queue, numbers, static_cast<const A*>(memory_.gradients.data + r.at), adamw, memory_.state);
+        }
+        if (how_.zero == 0) return;
+        for (const planning::bucket& b : memory_.layout.buckets)
+            if (const comm::link& over = link_of(b.over); over.size() > 1)
+                over.run(comm::all_gather(memory_.weights.data + here(b), memory_.weights.data + b.at,
+                                          how_.shard(b.over, b.count))
+                             .from("weights"));
+    }
+
+  private:
+    /// Numbers of one storage that this rank moves, or whose norm it counts.
+    struct range {
+        integer at = 0;  // in arrays of whole numbers
+        integer count = 0;
+        integer state = 0;  // in the optimizer's arrays
+        A* master = nullptr;
+        bool vector = false;
+        double weight = 1;  // of its square in the sum over all ranks
+    };
+    /// Rows of a storage that adjacent tensor ranks hold alike, though others of it are split.
+    struct partial_sum {
+        comm::link over;
+        integer at = 0, count = 0;
+    };
+
+    [[nodiscard]] const comm::link& link_of(planning::copies c) const {
+        return c == planning::copies::data    ? links_.data
+               : c == planning::copies::stage ? links_.stage
+                                              : links_.expert_copies;
+    }
+    /// Where this rank's shard of a bucket lies in arrays of whole numbers.
+    [[nodiscard]] integer here(const planning::bucket& b) const {
+        return how_.zero == 0 ? b.at : b.at + link_of(b.over).rank() * how_.shard(b.over, b.count);
+    }
+    /// Every rank has all gradients, and one sum in one order is the norm.
+    [[nodiscard]] bool alone() const { return !links_.of.split() && how_.zero == 0; }
+
+    /// Cuts storages at the ends of what this rank moves, and of what it counts in the norm: under ZeRO its shards of
+    /// both; else it moves everything, and counts its share where others have the same.
+    void list_ranges() {
+        for (const planning::placed_storage& s : memory_.layout.storages) {
+            const planning::bucket& b = memory_.layout.buckets[static_cast<std::size_t>(s.bucket)];
+            const integer end = s.at + s.facts.size();
+            const integer first = here(b), last = first + how_.shard(b.over, b.count);
+            add(moved_, s, b, std::max(s.at, first), std::min(end, last), 1);
+            integer counted_first = first, counted_last = last;
+            if (how_.zero == 0 && !alone()) {
+                const share_of mine{b.count, how_.ranks(b.over), link_of(b.over).rank()};
+                counted_first = b.at + mine.first, counted_last = b.at + mine.first + mine.count;
+            }
+            double weight = mirror_.size() > 1 ? 0.5 : 1.0;
+            if (shares_embedding_ && b.embedding && links_.at.pp != 0) weight = 0;
+            for (const nn::part& p : s.facts.parts) {
+                if (p.name == nullptr) break;
+                // A stack's parts interleave: the storage is one range.
+                const bool whole = p.count > 1 || alone();
+                const integer part_at = whole ? s.at : s.at + p.first * s.facts.width;
+                const integer part_end = whole ? end : part_at + p.rows * s.facts.width;
+                const bool shared = b.over == planning::copies::data && p.copies != 1 && how_.tensor > 1;
+                const integer copies = !shared ? 1 : p.copies == 0 ? how_.tensor : p.copies;
+                add(ranges_, s, b, std::max(part_at, counted_first), std::min(part_end, counted_last),
+                    weight / static_cast<double>(copies));
+                if (whole) break;
+            }
+        }
+    }
+    void add(std::vector<range>& to, const planning::placed_storage& s, const planning::bucket& b, integer first,
+             integer last, double weight) const {
+        if (last <= first) return;
+        const integer state = how_.zero == 0 ? first : b.shard + first - here(b);
+        A* master = nullptr;
+        if constexpr (std::is_same_v<T, A>)
+            master = memory_.weights.data + first;
+        else
+            master = memory_.master.data + state;
+        to.push_back({first, last - first, state, master, s.facts.vector, weight});
+    }
+    void list_partial_sums() {
+        if (how_.tensor == 1) return;
+        for (integer copies = 2; copies <= how_.tensor; ++copies) {
+            if (how_.tensor % copies != 0) continue;
+            bool used = false;
+            for (const planning::placed_storage& s : memory_.layout.storages) {
+                const planning::bucket& b = memory_.layout.buckets[static_cast<std::size_t>(s.bucket)];
+                if (b.over != planning::copies::data) continue;
+                for (const nn::part& p : s.facts.parts) {
+                    if (p.name == nullptr) break;
+                    if ((p.copies == 0 ? how_.tensor : p.copies) != copies) continue;
+                    used = true;
+                    partial_sums_.push_back({{}, s.at + p.first * s.facts.width, p.rows * s.facts.width});
+                }
+            }
+            // All ranks of a tensor group hold the same kinds of parts, so all make the same groups.
+            if (!used) continue;
+            const comm::link over = copies == how_.tensor
+                                        ? links_.tensor
+                                        : links_.tensor.split(links_.at.tp / copies, links_.at.tp, "tensor copies");
+            for (partial_sum& s : partial_sums_)
+                if (s.over.size() == 1) s.over = over;
+        }
+    }
+
+    const comm::mesh_links& links_;
+    const comm::link& mirror_;
+    planning::rank_memory<Transformer>& memory_;
+    planning::sharding how_;
+    bool shares_embedding_;
+    std::vector<range> moved_, ranges_;
+    std::vector<partial_sum> partial_sums_;
+};
+
+}  // namespace fathom::train
