@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fathom/models/config.hpp>
 #include <fathom/models/held_stages.hpp>
 #include <fathom/models/loss.hpp>
 #include <fathom/models/transformer_facts.hpp>
@@ -13,7 +12,6 @@
 #include <fathom/nn/language_head.hpp>
 #include <fathom/nn/multi_token_prediction.hpp>
 #include <fathom/nn/token_embedding.hpp>
-#include <fathom/ops/rotary.hpp>
 #include <tuple>
 #include <utility>
 #include <vector>
