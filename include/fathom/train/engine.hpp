@@ -93,13 +93,14 @@ template <class Transformer> class engine {
     [[nodiscard]] std::int64_t steps_done() const { return memory_.state->step; }
     void set_steps_done(std::int64_t steps) { memory_.state->step = steps; }
 
-    /// Weights as products read them, from the master weights: after these were loaded.
+    /// Weights as products read them, from the master weights: after these were loaded. All ranks call it together.
     void round_weights() {
-        if constexpr (!std::is_same_v<T, A>)
-            if (memory_.master.data != nullptr)
-                ops::copy(queue_, matrix<T>{memory_.weights.data, 1, memory_.weights.count},
-                          matrix<const A>{memory_.master.data, 1, memory_.master.count});
+        if (shape_.trains) state_->start_weights(queue_);
     }
+    /// Of a split model; nothing else has one.
+    [[nodiscard]] const std::optional<schedule::built>& pipeline_schedule() const { return schedule_; }
+    /// The optimizer's state that this rank holds.
+    [[nodiscard]] const shared_state<Transformer>& state() const { return *state_; }
 
     /// Normal numbers by seed and global index, so that a parameter starts equal in every layout; gains at one, biases
     /// at zero.

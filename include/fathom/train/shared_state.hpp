@@ -90,6 +90,48 @@ template <class Transformer> class shared_state {
                                                    .decayed = optim::decays(adamw.group, r.vector ? 1 : 2)};
             optim::update(queue, numbers, static_cast<const A*>(memory_.gradients.data + r.at), adamw, memory_.state);
         }
+        gather_weights();
+    }
+
+    /// Weights from the masters, after these were read from somewhere. All ranks call it together.
+    void start_weights(host::queue& queue) {
+        if constexpr (!std::is_same_v<T, A>)
+            for (const planning::bucket& b : memory_.layout.buckets) {
+                const held_state held = state_of(b);
+                ops::copy(queue, matrix<T>{memory_.weights.data + held.first, 1, held.count},
+                          matrix<const A>{held.master, 1, held.count});
+            }
+        gather_weights();
+    }
+
+    /// The optimizer's state that this rank holds of a bucket: numbers [first, first + count) of arrays of whole ones.
+    struct held_state {
+        integer first = 0, count = 0;
+        A *master = nullptr, *first_moment = nullptr, *second_moment = nullptr;  // [count]
+    };
+    [[nodiscard]] held_state state_of(const planning::bucket& b) const {
+        const integer first = here(b), state = how_.zero == 0 ? first : b.shard;
+        A* master = nullptr;
+        if constexpr (std::is_same_v<T, A>)
+            master = memory_.weights.data + first;
+        else
+            master = memory_.master.data + state;
+        return {first, how_.shard(b.over, b.count), master, memory_.first_moments.data + state,
+                memory_.second_moments.data + state};
+    }
+    /// Whether this rank, of all that hold the same state of that part, is the one to write it: who have all of it take
+    /// turns.
+    [[nodiscard]] bool writes(const planning::bucket& b, const nn::part& p, integer turn) const {
+        const comm::link& over = link_of(b.over);
+        const bool is_turn = how_.zero > 0 || turn % over.size() == over.rank();
+        return is_turn && links_.at.tp % tensor_copies(b, p) == 0 && mirror_.rank() == 0 &&
+               !(shares_embedding_ && b.embedding && links_.at.pp != 0);
+    }
+    /// The same of what all ranks of a stage hold.
+    [[nodiscard]] bool writes_buffers() const { return links_.stage.rank() == 0 && mirror_.rank() == 0; }
+
+  private:
+    void gather_weights() {
         if (how_.zero == 0) return;
         for (const planning::bucket& b : memory_.layout.buckets)
             if (const comm::link& over = link_of(b.over); over.size() > 1)
@@ -98,7 +140,6 @@ template <class Transformer> class shared_state {
                              .from("weights"));
     }
 
-  private:
     /// Numbers of one storage that this rank moves, or whose norm it counts.
     struct range {
         integer at = 0;  // in arrays of whole numbers
@@ -114,6 +155,10 @@ template <class Transformer> class shared_state {
         integer at = 0, count = 0;
     };
 
+    /// Adjacent tensor ranks that hold the same of a part, beyond those that its bucket is over.
+    [[nodiscard]] integer tensor_copies(const planning::bucket& b, const nn::part& p) const {
+        return b.over != planning::copies::data ? 1 : p.copies == 0 ? how_.tensor : p.copies;
+    }
     [[nodiscard]] const comm::link& link_of(planning::copies c) const {
         return c == planning::copies::data    ? links_.data
                : c == planning::copies::stage ? links_.stage
@@ -147,10 +192,8 @@ template <class Transformer> class shared_state {
                 const bool whole = p.count > 1 || alone();
                 const integer part_at = whole ? s.at : s.at + p.first * s.facts.width;
                 const integer part_end = whole ? end : part_at + p.rows * s.facts.width;
-                const bool shared = b.over == planning::copies::data && p.copies != 1 && how_.tensor > 1;
-                const integer copies = !shared ? 1 : p.copies == 0 ? how_.tensor : p.copies;
                 add(ranges_, s, b, std::max(part_at, counted_first), std::min(part_end, counted_last),
-                    weight / static_cast<double>(copies));
+                    weight / static_cast<double>(tensor_copies(b, p)));
                 if (whole) break;
             }
         }
@@ -158,13 +201,9 @@ template <class Transformer> class shared_state {
     void add(std::vector<range>& to, const planning::placed_storage& s, const planning::bucket& b, integer first,
              integer last, double weight) const {
         if (last <= first) return;
-        const integer state = how_.zero == 0 ? first : b.shard + first - here(b);
-        A* master = nullptr;
-        if constexpr (std::is_same_v<T, A>)
-            master = memory_.weights.data + first;
-        else
-            master = memory_.master.data + state;
-        to.push_back({first, last - first, state, master, s.facts.vector, weight});
+        const held_state held = state_of(b);
+        const integer state = held.first_moment - memory_.first_moments.data + first - held.first;
+        to.push_back({first, last - first, state, held.master + first - held.first, s.facts.vector, weight});
     }
     void list_partial_sums() {
         if (how_.tensor == 1) return;
