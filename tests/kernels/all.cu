@@ -1,6 +1,8 @@
 // Every kernel in every number format, for nvcc: run.py beside this compiles it and reads what each of them takes.
 #include <fathom/core/bf16.hpp>
 #include <fathom/device/cuda/run_kernel.hpp>
+#include <fathom/ops/attention/backward_kernel.hpp>
+#include <fathom/ops/attention/kernel.hpp>
 #include <fathom/ops/cross_entropy/kernel.hpp>
 #include <fathom/ops/embedding/kernel.hpp>
 #include <fathom/ops/permutation/kernel.hpp>
@@ -15,6 +17,12 @@ namespace fathom::test {
 
 /// Their entries, so that all of them are made.
 template <class... Kernels> int make() { return (0 + ... + (cuda::kernel_entry<Kernels> != nullptr)); }
+
+/// Attention of heads of these widths.
+template <int QkDim, int VDim> int make_attention() {
+    return make<ops::attention_forward_kernel<QkDim, VDim>, ops::attention_keys_backward_kernel<QkDim, VDim>,
+                ops::attention_queries_backward_kernel<QkDim, VDim>>();
+}
 
 /// Those that read and write a number format, in all three.
 template <template <class> class... Kernels> int make_in_every_format() {
@@ -33,9 +41,11 @@ int all() {
            make_in_every_sum<ops::add_rows_kernel, ops::cross_entropy_kernel, ops::route_kernel,
                              ops::route_backward_kernel, ops::bias_update_kernel, ops::move_scalars_kernel,
                              optim::squared_norm_kernel>() +
-           make<ops::add_load_kernel, ops::count_rows_kernel, ops::place_groups_kernel, ops::place_rows_kernel,
-                optim::sum_kernel, optim::clip_kernel, optim::adamw_kernel<bf16, float>,
-                optim::adamw_kernel<float, float>, optim::adamw_kernel<double, double>>();
+           make_attention<192, 128>() + make_attention<128, 128>() + make_attention<64, 64>() +
+           make<ops::attention_means_kernel, ops::attention_shared_kernel, ops::add_load_kernel, ops::count_rows_kernel,
+                ops::place_groups_kernel, ops::place_rows_kernel, optim::sum_kernel, optim::clip_kernel,
+                optim::adamw_kernel<bf16, float>, optim::adamw_kernel<float, float>,
+                optim::adamw_kernel<double, double>>();
 }
 
 }  // namespace fathom::test
