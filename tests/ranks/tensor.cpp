@@ -235,9 +235,9 @@ template <bool Split> struct ends {
     }
 };
 
-void check_ends(integer ranks, integer length, bool tied, integer rows) {
+void check_ends(integer ranks, integer length, bool tied, integer rows, double size) {
     small_batch<double> batch{small_rope, 0, length};
-    const drawn<double> weights{vocab_size, hidden_size, 3, 0.5}, x{batch.shape.tokens(), hidden_size, 4};
+    const drawn<double> weights{vocab_size, hidden_size, 3, 0.5}, x{batch.shape.tokens(), hidden_size, 4, size};
     const ends<false> expected{{}, batch.view, weights, x, tied, rows};
     std::vector<std::unique_ptr<ends<true>>> found(static_cast<std::size_t>(ranks));
     on_ranks(ranks, 1, [&](const comm::mesh_links& links) {
@@ -273,10 +273,11 @@ TEST_CASE("tensor ranks: embedding and head, apart and tied, with logits of few 
     for (const integer ranks : rank_numbers)
         for (const integer length : lengths)
             for (const bool tied : {false, true})
-                for (const integer rows : {4, 100}) {
-                    INFO("ranks ", ranks, ", length ", length, ", tied ", tied, ", rows ", rows);
-                    check_ends(ranks, length, tied, rows);
-                }
+                for (const integer rows : {4, 100})
+                    for (const double size : {1.0, 200.0}) {  // large: the ranks' maxima lie far apart
+                        INFO("ranks ", ranks, ", length ", length, ", tied ", tied, ", rows ", rows, ", size ", size);
+                        check_ends(ranks, length, tied, rows, size);
+                    }
 }
 
 TEST_CASE("tensor ranks: an id or a target outside the whole vocabulary is refused") {
@@ -430,10 +431,11 @@ TEST_CASE("tensor ranks: a module of multi-token prediction") {
                 check_prediction<split_latent_experts, latent_experts>(ranks, 1, length + 1, 1, again);
             }
 }
-// A chunk is two places: depth 1 takes one of rank 0's late chunk, 2 the other, 3 one of rank 1's.
+// A chunk is two places: depth 1 takes one of rank 0's late chunk, 2 the other, 3 one of rank 1's, 5 one of its early
+// chunk.
 TEST_CASE("tensor ranks: modules of multi-token prediction whose sequences context ranks share") {
     for (const integer ranks : rank_numbers)
-        for (const integer depth : {1, 2, 3}) {
+        for (const integer depth : {1, 2, 3, 5}) {
             INFO("ranks ", ranks, ", depth ", depth);
             check_prediction<split_grouped_query_dense, grouped_query_dense>(ranks, 2, 8, depth, {});
             check_prediction<split_latent_experts, latent_experts>(ranks, 2, 8, depth, {.norms = true});

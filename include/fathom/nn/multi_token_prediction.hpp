@@ -112,20 +112,20 @@ template <class T, class Block> struct multi_token_prediction {
     void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, typename Block::buffers& b,
                  tensor<const T, axis::vocabulary, axis::hidden> embedding, const std::int32_t* ids,
                  const_stream previous, integer skip, saved& s, workspace& w) const {
+        const integer length = batch.shape.length, before = longer_length(batch, skip);
         embedding_layer().forward(queue, batch, embedding, ids, s.embedded, w.embedding);
         if constexpr (split) {
             const tensor_exchange between{over, batch.shape}, longer = longer_exchange(batch, skip);
             const matrix<const T> all = longer.gather(queue, batch.ranks, previous, longer.whole(matrix<T>{w.whole}),
                                                       "hidden states of the depth before");
-            each_run(batch, skip, [&](integer to, integer from, integer count) {
-                const auto [first, rows] = clipped(to, count, between.mine);
-                ops::copy(queue, s.previous.rows_at(first - between.mine.first, rows),
-                          all.rows_at(from + first - to, rows));
-            });
+            for (integer q = 0; q < batch.shape.sequences; ++q) {
+                const auto [first, count] = clipped(q * length, length, between.mine);
+                ops::copy(queue, s.previous.rows_at(first - between.mine.first, count),
+                          all.rows_at(first + q * (before - length), count));
+            }
         } else {
-            each_run(batch, skip, [&](integer to, integer from, integer count) {
-                ops::copy(queue, s.previous.rows_at(to, count), previous.rows_at(from, count));
-            });
+            for (integer q = 0; q < batch.shape.sequences; ++q)
+                ops::copy(queue, s.previous.rows_at(q * length, length), previous.rows_at(q * before, length));
         }
         ops::rms_norm<T>(queue, s.joined.columns_at(0, hidden()), s.enorm_inverse_rms.data, s.embedded, p.enorm.data,
                          eps());
@@ -143,6 +143,7 @@ template <class T, class Block> struct multi_token_prediction {
                   const std::int32_t* ids, stream dnormed, integer skip, saved& s, deferred& d, workspace& w,
                   stream dprevious, tensor<A, axis::vocabulary, axis::hidden> dembedding,
                   parameters<A>& gradients) const {
+        const integer length = batch.shape.length, before = longer_length(batch, skip);
         norm_backward(queue, w.g, gradients.head_norm, dnormed, s.layer.y, s.head_inverse_rms, p.head_norm, w);
         layer.backward_input(queue, batch, p.layer, b, s.layer, w.g, d.layer, w.layer, &gradients.layer);
         project_weight(queue, gradients.eh_proj, w.g, s.joined);
@@ -156,15 +157,14 @@ template <class T, class Block> struct multi_token_prediction {
             const tensor_exchange between{over, batch.shape}, longer = longer_exchange(batch, skip);
             const matrix<const T> all = between.gather(queue, batch.ranks, w.dpart, between.whole(matrix<T>{w.whole}),
                                                        "gradient of the depth before");
-            each_run(batch, skip, [&](integer from, integer to, integer count) {
-                const auto [first, rows] = clipped(to, count, longer.mine);
-                ops::add(queue, dprevious.rows_at(first - longer.mine.first, rows),
-                         all.rows_at(from + first - to, rows));
-            });
+            for (integer q = 0; q < batch.shape.sequences; ++q) {
+                const auto [first, count] = clipped(q * before, length, longer.mine);
+                ops::add(queue, dprevious.rows_at(first - longer.mine.first, count),
+                         all.rows_at(first - q * (before - length), count));
+            }
         } else {
-            each_run(batch, skip, [&](integer from, integer to, integer count) {
-                ops::add(queue, dprevious.rows_at(to, count), w.dpart.rows_at(from, count));
-            });
+            for (integer q = 0; q < batch.shape.sequences; ++q)
+                ops::add(queue, dprevious.rows_at(q * before, length), w.dpart.rows_at(q * length, length));
         }
     }
 
@@ -188,31 +188,16 @@ template <class T, class Block> struct multi_token_prediction {
         return memory.take<T>(shape.tokens(), width);
     }
 
-    /// This rank's places of one sequence, in this depth and in the one before, where sequences are `skip` longer: the
-    /// early chunk, then the late one; what is missing is so at the end of a chunk.
-    struct chunks {
-        integer early, late, early_longer, late_longer;
-    };
-    static constexpr chunks chunks_of(const micro_batch<A>& batch, integer skip) {
-        const integer length = batch.shape.length;
-        if (batch.context.ranks == 1) return {length, 0, length + skip, 0};
+    /// Tokens of a sequence in the depth before. Of them this depth has those at the beginning, also where context
+    /// ranks share sequences: a late chunk ends before an early one gets shorter.
+    static constexpr integer longer_length(const micro_batch<A>& batch, integer skip) {
+        if (batch.context.ranks == 1) return batch.shape.length + skip;
         context_share longer = batch.context;
         longer.missing -= skip;
-        const auto count = [&](const context_share& of, int which) { return of.places(of.rank, which).count; };
-        return {count(batch.context, 0), count(batch.context, 1), count(longer, 0), count(longer, 1)};
+        return longer.count(longer.rank);
     }
     [[nodiscard]] constexpr tensor_exchange longer_exchange(const micro_batch<A>& batch, integer skip) const {
-        const chunks c = chunks_of(batch, skip);
-        return {over, {batch.shape.sequences, c.early_longer + c.late_longer}};
-    }
-    /// call(row, row of the depth before, count) for runs of tokens that both depths have.
-    template <class Call> static void each_run(const micro_batch<A>& batch, integer skip, Call&& call) {
-        const chunks c = chunks_of(batch, skip);
-        for (integer q = 0; q < batch.shape.sequences; ++q) {
-            const integer row = q * (c.early + c.late), row_longer = q * (c.early_longer + c.late_longer);
-            call(row, row_longer, c.early);
-            if (c.late > 0) call(row + c.early, row_longer + c.early_longer, c.late);
-        }
+        return {over, {batch.shape.sequences, longer_length(batch, skip)}};
     }
     /// The part of rows [row, row + count) that a share has.
     static constexpr context_share::run clipped(integer row, integer count, share_of share) {
