@@ -295,6 +295,13 @@ TEST_CASE("attention over ranks: sequences whose last places are missing, to emp
     check_grouped(4, 1, false, {.length = 4, .missing = 3}, {{1, 2}, {1, 2, ring}});
 }
 
+TEST_CASE("attention over ranks: three context ranks") {
+    for (const integer missing : {0, 3, 9}) {
+        check_latent(0, true, {.length = 42, .missing = missing, .document = 11}, {{1, 3}, {1, 3, ring}});
+        check_grouped(4, 2, true, {.length = 42, .missing = missing, .document = 11}, {{1, 3}, {1, 3, ring}});
+    }
+}
+
 TEST_CASE("attention over ranks: heads and places") {
     for (const auto exchange : {all_gather, ring}) {
         const std::vector<layout> layouts{{2, 2, exchange}, {4, 2, exchange}, {2, 4, exchange, true}};
