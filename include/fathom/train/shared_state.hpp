@@ -98,15 +98,16 @@ template <class Transformer> class shared_state {
         if constexpr (!std::is_same_v<T, A>)
             for (const planning::bucket& b : memory_.layout.buckets) {
                 const held_state held = state_of(b);
-                ops::copy(queue, matrix<T>{memory_.weights.data + held.first, 1, held.count},
-                          matrix<const A>{held.master, 1, held.count});
+                ops::copy(queue, matrix<T>{held.weights, 1, held.count}, matrix<const A>{held.master, 1, held.count});
             }
         gather_weights();
     }
 
-    /// The optimizer's state that this rank holds of a bucket: numbers [first, first + count) of arrays of whole ones.
+    /// What this rank keeps of a bucket's weights and optimizer state: numbers [first, first + count) of arrays of
+    /// whole ones.
     struct held_state {
         integer first = 0, count = 0;
+        T* weights = nullptr;                                                    // [count]
         A *master = nullptr, *first_moment = nullptr, *second_moment = nullptr;  // [count]
     };
     [[nodiscard]] held_state state_of(const planning::bucket& b) const {
@@ -116,8 +117,8 @@ template <class Transformer> class shared_state {
             master = memory_.weights.data + first;
         else
             master = memory_.master.data + state;
-        return {first, how_.shard(b.over, b.count), master, memory_.first_moments.data + state,
-                memory_.second_moments.data + state};
+        return {first,  how_.shard(b.over, b.count),        memory_.weights.data + first,
+                master, memory_.first_moments.data + state, memory_.second_moments.data + state};
     }
     /// Whether this rank, of all that hold the same state of that part, is the one to write it: who have all of it take
     /// turns.
