@@ -350,7 +350,7 @@ template <class T, class... Blocks> struct transformer {
         each_layer_of<true>(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
             layer.backward_input(queue, batch, at<kind()>(p.blocks, i.here), at<kind()>(b.blocks, i.here),
                                  at<kind()>(s.blocks, i.in_chunk), g, at<kind()>(d.blocks, apart ? i.in_chunk : 0),
-                                 std::get<kind()>(w.blocks), apart ? nullptr : &at<kind()>(gradients.blocks, i.here));
+                                 std::get<kind()>(w.blocks), &at<kind()>(gradients.blocks, i.here), apart);
         });
         if (held[chunk].embedding) embedding().backward(queue, batch, gradients.embedding, in[0].ids, g, w.embedding);
     }

@@ -164,15 +164,18 @@ struct block {
         if constexpr (buffered) mlp().account(queue, batch, b, (again.blocks ? w.in : s.in).mlp);
     }
 
-    /// g: from the gradient of y to the gradient of x. With `gradients` the weights' part is done on the way (and `d`
-    /// may be laid out together); without, it is left for backward_weight and `d` must be laid out apart.
+    /// g: from the gradient of y to the gradient of x. With `gradients`, and not apart, the weights' part is done on
+    /// the way (and `d` may be laid out together); else it is left for backward_weight and `d` must be laid out apart.
+    /// Apart, `gradients` take what further rounds of experts cannot leave.
     template <class Queue>
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, buffers& b, saved& s,
-                        stream g, deferred& d, workspace& w, parameters<A>* gradients = nullptr) const {
-        inside& in = !again.blocks ? s.in : gradients != nullptr ? w.in : d.in;
+                        stream g, deferred& d, workspace& w, parameters<A>* gradients = nullptr,
+                        bool apart = false) const {
+        const bool together = gradients != nullptr && !apart;
+        inside& in = !again.blocks ? s.in : together ? w.in : d.in;
         if (again.blocks) run(queue, batch, p, b, s.x, in, s.y, w);
         const stream dmlp_in = mlp_backward(queue, batch, p, b, in, g, d, w, gradients);
-        if (gradients != nullptr) mlp().backward_weight(queue, in.mlp, d.mlp, gradients->mlp);
+        if (together) mlp().backward_weight(queue, in.mlp, d.mlp, gradients->mlp);
         ops::fill_zero(queue, d.dmlp_norm.data, of.hidden_size);
         ops::rms_norm_backward<T>(queue, g, true, d.dmlp_norm.data, dmlp_in, in.mid, in.mlp_inverse_rms.data,
                                   p.mlp_norm.data, w.norm_partials);
@@ -188,15 +191,15 @@ struct block {
         self_attn().backward_input(queue, batch, p.self_attn, in.self_attn,
                                    whole(queue, batch, g, w.whole, "gradient of attention"), d.self_attn, w.self_attn,
                                    part);
-        if (gradients != nullptr) self_attn().backward_weight(queue, in.self_attn, d.self_attn, gradients->self_attn);
+        if (together) self_attn().backward_weight(queue, in.self_attn, d.self_attn, gradients->self_attn);
         ops::fill_zero(queue, d.dattention_norm.data, of.hidden_size);
         ops::rms_norm_backward<T>(queue, g, true, d.dattention_norm.data,
                                   summed(batch, part, "gradient of attention's input"), s.x,
                                   in.attention_inverse_rms.data, p.attention_norm.data, w.norm_partials);
-        if (gradients != nullptr) norm_weights(queue, d, *gradients);
+        if (together) norm_weights(queue, d, *gradients);
     }
 
-    /// The weights' part, when backward_input was called without `gradients`.
+    /// The weights' part, when backward_input left it.
     template <class Queue>
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients) const {
         const inside& in = again.blocks ? d.in : s.in;

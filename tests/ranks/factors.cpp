@@ -1,0 +1,145 @@
+// What is not a degree changes no number either: ZeRO, schedules, micro-batches, recomputation, masks, losses and
+// loads, every pair of them in some run.
+#include <cstdlib>
+#include <fathom/parallel/schedule/words.hpp>
+#include <set>
+
+#include "layout_runs.hpp"
+
+namespace fathom::test {
+namespace {
+
+using runs = layout_runs<models::latent_family, double>;
+
+struct named_schedule {
+    const char* name;
+    schedule::built (*make)(int, int);
+    bool (*fits)(integer, integer);
+    integer chunks;
+    bool two_way;
+};
+template <class Schedule>
+constexpr named_schedule of_schedule{Schedule::name, &schedule::built::of<Schedule>, &Schedule::fits, Schedule::chunks,
+                                     Schedule::way == schedule::route::two_way};
+constexpr named_schedule schedules[] = {
+    of_schedule<schedule::one_f_one_b>, of_schedule<schedule::gpipe>, of_schedule<schedule::interleaved_one_f_one_b<2>>,
+    of_schedule<schedule::zb_h1>,       of_schedule<schedule::zb_v>,  of_schedule<schedule::dual_pipe>,
+    of_schedule<schedule::dual_pipe_v>};
+
+constexpr degrees meshes[] = {{.dp = 2, .pp = 2},
+                              {.pp = 4},
+                              {.dp = 2, .tp = 2, .ep = 2},
+                              {.pp = 2, .tp = 2, .cp = 2},
+                              {.dp = 2, .cp = 2, .ep = 4},
+                              {.pp = 2, .tp = 2, .ep = 2},
+                              {.dp = 2, .tp = 2, .ep = 2, .etp = 2},
+                              {.pp = 2, .cp = 2, .ep = 2},
+                              {.dp = 4, .pp = 2, .ep = 4}};
+
+constexpr nn::recomputation recomputations[] = {
+    {}, {.norms = true, .up_projections = true}, {.swiglu = true}, {.blocks = true}};
+
+/// The choices of a run, one number a factor.
+enum factor { mesh, zero, plan, micro_batches, recomputed, depths, tied, packed, ragged, balance, load, factors_count };
+constexpr int levels[] = {9, 2, 7, 5, 4, 3, 2, 2, 2, 2, 3};
+using choice = std::array<int, factors_count>;
+
+integer micro_batches_of(int level) {
+    constexpr integer counts[] = {1, 2, 3, 4, 8};
+    return counts[level];
+}
+bool is_possible(const choice& c) {
+    const degrees& d = meshes[c[mesh]];
+    const named_schedule& s = schedules[c[plan]];
+    if (d.pp == 1 && (s.chunks > 1 || s.two_way)) return false;
+    return s.fits(d.pp, micro_batches_of(c[micro_batches])) && (d.pp * (s.two_way ? 1 : s.chunks) <= 8);
+}
+
+/// Choices in which every two levels of two factors that can be together are: each new one covers as many new pairs as
+/// a greedy walk finds.
+std::vector<choice> pairwise() {
+    std::set<std::array<int, 4>> missing;
+    const auto each_pair = [](const choice& c, auto&& call) {
+        for (int a = 0; a < factors_count; ++a)
+            for (int b = a + 1; b < factors_count; ++b)
+                call(std::array<int, 4>{a, c[static_cast<std::size_t>(a)], b, c[static_cast<std::size_t>(b)]});
+    };
+    const random_stream drawn{1, 1};
+    std::uint64_t next = 0;
+    const auto draw = [&] {
+        choice c{};
+        for (int f = 0; f < factors_count; ++f)
+            c[static_cast<std::size_t>(f)] = static_cast<int>(drawn.uniform(next++) * levels[f]);
+        return c;
+    };
+    for (int i = 0; i < 200'000; ++i)
+        if (const choice c = draw(); is_possible(c)) each_pair(c, [&](const auto& pair) { missing.insert(pair); });
+    std::vector<choice> all;
+    while (!missing.empty()) {
+        choice best{};
+        std::size_t most = 0;
+        for (int tries = 0; tries < 3000 || most == 0; ++tries) {
+            choice c = draw();
+            // Begin with a pair that is missing, so that the walk ends.
+            const auto& pair = *missing.begin();
+            c[static_cast<std::size_t>(pair[0])] = pair[1];
+            c[static_cast<std::size_t>(pair[2])] = pair[3];
+            if (!is_possible(c)) continue;
+            std::size_t covered = 0;
+            each_pair(c, [&](const auto& p) { covered += missing.count(p); });
+            if (covered > most) most = covered, best = c;
+        }
+        each_pair(best, [&](const auto& p) { missing.erase(p); });
+        all.push_back(best);
+    }
+    return all;
+}
+
+std::string text_of_choice(const choice& c) {
+    return text_of(text_of_layout({.mesh = meshes[c[mesh]], .zero = c[zero]}), ' ', schedules[c[plan]].name,
+                   ", micro-batches ", micro_batches_of(c[micro_batches]), ", recomputed ", c[recomputed], ", depths ",
+                   c[depths], c[tied] != 0 ? ", tied" : "", c[packed] != 0 ? ", packed" : "",
+                   c[ragged] != 0 ? ", ragged" : "", ", balance ", c[balance], ", load ", c[load]);
+}
+
+void check_choice(const choice& c) {
+    const degrees& d = meshes[c[mesh]];
+    const named_schedule& s = schedules[c[plan]];
+    run_factors f;
+    f.config.num_hidden_layers = 7;
+    f.config.num_nextn_predict_layers = c[depths];
+    f.config.tie_word_embeddings = c[tied] != 0;
+    f.again = recomputations[c[recomputed]];
+    f.packed = c[packed] != 0;
+    f.ragged = c[ragged] != 0;
+    f.balance = c[balance] != 0 ? 0.05 : 0;
+    f.load = static_cast<run_factors::routing>(c[load]);
+    const integer count = micro_batches_of(c[micro_batches]);
+    // The last micro-batch is half full.
+    f.sequences = d.dp * (count * runs::shape.sequences - 1);
+    f.steps = 3;
+    const train::layout_facts layout{.mesh = d,
+                                     .zero = c[zero],
+                                     .schedule = s.make,
+                                     .layers = stages_for(d.pp * (s.two_way ? 1 : s.chunks), f.config),
+                                     .micro_batches = count};
+    compare(runs::on(layout, f), runs::alone(f), c[zero] == 0);
+}
+
+}  // namespace
+
+TEST_CASE("factors: every pair of choices beside the degrees gives one rank's numbers") {
+    const char* only = std::getenv("FATHOM_ONLY");
+    integer count = 0;
+    for (const choice& c : pairwise()) {
+        const std::string text = text_of_choice(c);
+        if (only != nullptr && text.find(only) == std::string::npos) continue;
+        CAPTURE(text);
+        check_choice(c);
+        ++count;
+    }
+    MESSAGE(count, " runs");
+    if (only == nullptr) CHECK(count >= 40);
+}
+
+}  // namespace fathom::test
