@@ -3,6 +3,7 @@
 
 #include <fathom/core/bf16.hpp>           // IWYU pragma: export
 #include <fathom/core/bytes.hpp>          // IWYU pragma: export
+#include <fathom/core/e4m3.hpp>           // IWYU pragma: export
 #include <fathom/core/error.hpp>          // IWYU pragma: export
 #include <fathom/core/file.hpp>           // IWYU pragma: export
 #include <fathom/core/json.hpp>           // IWYU pragma: export

@@ -9,6 +9,7 @@
 #include <fathom/ops/embedding.hpp>         // IWYU pragma: export
 #include <fathom/ops/permutation.hpp>       // IWYU pragma: export
 #include <fathom/ops/product.hpp>           // IWYU pragma: export
+#include <fathom/ops/quantise.hpp>          // IWYU pragma: export
 #include <fathom/ops/rms_norm.hpp>          // IWYU pragma: export
 #include <fathom/ops/rotary.hpp>            // IWYU pragma: export
 #include <fathom/ops/router.hpp>            // IWYU pragma: export

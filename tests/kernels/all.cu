@@ -6,6 +6,7 @@
 #include <fathom/ops/cross_entropy/kernel.hpp>
 #include <fathom/ops/embedding/kernel.hpp>
 #include <fathom/ops/permutation/kernel.hpp>
+#include <fathom/ops/quantise/kernel.hpp>
 #include <fathom/ops/rms_norm/kernel.hpp>
 #include <fathom/ops/rotary/kernel.hpp>
 #include <fathom/ops/router/kernel.hpp>
@@ -44,7 +45,8 @@ int all() {
            make_attention<192, 128>() + make_attention<128, 128>() + make_attention<64, 64>() +
            make<ops::attention_means_kernel, ops::attention_shared_kernel, ops::add_load_kernel, ops::count_rows_kernel,
                 ops::place_groups_kernel, ops::place_rows_kernel, optim::sum_kernel, optim::clip_kernel,
-                optim::adamw_kernel<bf16, float>, optim::adamw_kernel<float, float>,
+                ops::quantise_rows_kernel<bf16>, ops::quantise_rows_kernel<float>, ops::quantise_blocks_kernel<bf16>,
+                ops::quantise_blocks_kernel<float>, optim::adamw_kernel<bf16, float>, optim::adamw_kernel<float, float>,
                 optim::adamw_kernel<double, double>>();
 }
 
