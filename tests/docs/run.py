@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 from checks import WARNINGS, checks  # noqa: E402
 
 DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
+NEEDS = {"docs/kernels.md": "boost/context/fiber.hpp"}  # pages whose programs need what is optional
 PAGES = ["README.md", *(f"docs/{name}" for name in DOCS)]
 NUMBER = re.compile(r"[-+]?\d[\d.,']*(e[-+]?\d+)?")
 COPIED = shutil.ignore_patterns(".git", "*_cache", "build*", "runs", "oracle", "__pycache__")
@@ -173,8 +174,9 @@ class page:
         words = re.sub(r"\$\(.*?\)", "", self.compiling).replace("-O3", "-O1").split()[1:]
         words = [word for word in words if word.startswith("-") and word != "-o"]
         program = source.removesuffix(".cpp")
+        libraries = [word for word in words if word.startswith("-l")]  # after what needs them
         command = [self.options.compiler, *words, *WARNINGS, source, "-o", program, "-MD", "-MF", program + ".d",
-                   *self.flags()]
+                   *self.flags(), *libraries]
         key = hashlib.sha256(repr(command).encode()).hexdigest()
         if not self.is_new(program, key):
             done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace",
@@ -278,7 +280,10 @@ def main():
         todo.run()
     installed = installation(os.path.abspath(options.build), os.path.join(options.cache, "installed"))
     for path in options.pages or PAGES:
-        page(path, todo, installed, options)
+        if path in NEEDS and run(f"echo '#include <{NEEDS[path]}>' | {options.compiler} -E -x c++ -", ROOT)[0]:
+            todo.skip(path, f"no {NEEDS[path]} here")
+        else:
+            page(path, todo, installed, options)
     todo.run()
 
 

@@ -1,8 +1,8 @@
-"""Every kernel has a test on the simulated block, and nvcc compiles each of them for Hopper into what registers.txt says.
+"""Every kernel has a test on the simulated block, and nvcc makes of each for Hopper what registers.txt says.
 
 registers.txt: one line a kernel, with its registers a thread and the bytes that it spills to memory. Without nvcc (in
-PATH, in CUDA's usual folder, or named by NVCC) that part is skipped; registers are compared for the release of nvcc that
-the file names only. --update writes the file.
+PATH, in CUDA's usual folder, or named by NVCC) that part is skipped; registers are compared for the release of nvcc
+that the file names only. --update writes the file.
 """
 import argparse
 import os
