@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,12 @@
 #include "fathom/core/json.hpp"
 
 namespace fathom::checkpoint {
+
+/// A file that its writer has brought to disk and summed up.
+struct sealed_member {
+    std::string name;
+    std::uint64_t bytes = 0, checksum = 0;
+};
 
 namespace detail {
 
@@ -82,10 +89,17 @@ inline void remove_tree(const std::string& path, file_hook hook) {
     return {digits, static_cast<std::size_t>(std::snprintf(digits, sizeof digits, "%016jx", std::uintmax_t{number}))};
 }
 
-/// Lists the files of a folder, with sizes and checksums, in a last file `complete`.
-inline void seal(const std::string& folder, file_hook hook) {
+/// Lists the files of a folder, with sizes and checksums, in a last file `complete`. Those that are known are on disk
+/// already, as their writers say.
+inline void seal(const std::string& folder, const std::vector<sealed_member>& known, file_hook hook) {
     json::array members;
     for (const std::string& name : names_in(folder)) {
+        const auto same = [&](const sealed_member& member) { return member.name == name; };
+        if (const auto found = std::find_if(known.begin(), known.end(), same); found != known.end()) {
+            members.push_back(
+                json::object{{"name", name}, {"bytes", found->bytes}, {"checksum", hexadecimal(found->checksum)}});
+            continue;
+        }
         const mapped_file member{folder + '/' + name};
         before(hook, "sync", member.path());
         const int file = ::open(member.path().c_str(), O_RDONLY | O_CLOEXEC);
@@ -96,6 +110,12 @@ inline void seal(const std::string& folder, file_hook hook) {
             {"name", name}, {"bytes", member.data().size()}, {"checksum", hexadecimal(checksum(member.data()))}});
     }
     write_atomically(folder + "/complete", json::write(json::object{{"members", std::move(members)}}, 2) + '\n', hook);
+}
+
+/// The name under which a folder is filled.
+[[nodiscard]] inline std::string partial_of(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    return path + ".partial";
 }
 
 /// A folder may be replaced if all that it holds was saved there.
@@ -116,19 +136,24 @@ inline void check_replaceable(const std::string& path) {
 }  // namespace detail
 
 /// Makes the folder `path` out of what `fill(folder)` writes into the folder it is given: whole or not at all, and in
-/// exchange for one that was saved there before. A file `complete` lists the members with sizes and checksums. A killed
-/// save leaves `path`.partial, which the next one clears. Errors: those of `fill`; a folder with files of somebody
+/// exchange for one that was saved there before. A file `complete` lists the members with sizes and checksums; `fill`
+/// may give those that it knows, as a vector of sealed_member. A killed save leaves `path`.partial, which the next one
+/// clears. Errors: those of `fill`; a folder with files of somebody
 /// else; every refusal of the system, with path and reason. What was there before an error stays.
 template <class Fill> void write_directory(std::string path, const Fill& fill, file_hook hook = nullptr) {
     while (path.size() > 1 && path.back() == '/') path.pop_back();
-    const std::string partial = path + ".partial", parent = detail::folder_of(path);
+    const std::string partial = detail::partial_of(path), parent = detail::folder_of(path);
     const bool replaces = ::access(path.c_str(), F_OK) == 0;
     if (replaces) detail::check_replaceable(path);
     if (::access(partial.c_str(), F_OK) == 0) detail::remove_tree(partial, hook);
     detail::make_folders(partial, hook);
     try {
-        fill(std::as_const(partial));
-        detail::seal(partial, hook);
+        std::vector<sealed_member> known;
+        if constexpr (std::is_void_v<decltype(fill(std::as_const(partial)))>)
+            fill(std::as_const(partial));
+        else
+            known = fill(std::as_const(partial));
+        detail::seal(partial, known, hook);
         detail::before(hook, "rename", path);
         const int done = replaces ? ::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)
                                   : ::rename(partial.c_str(), path.c_str());
@@ -145,11 +170,14 @@ template <class Fill> void write_directory(std::string path, const Fill& fill, f
     if (replaces) detail::remove_tree(partial, hook);
 }
 
-/// Verifies a folder that `write_directory` made. Errors: no `complete`, a member that is missing, of another size or
-/// with another checksum; each names the file, found and expected.
-inline void check_directory(const std::string& path) {
+/// Verifies a folder that `write_directory` made, or every `of`-th of its members from `first` on: many can share the
+/// work. Errors: no `complete`, a member that is missing, of another size or with another checksum; each names the
+/// file, found and expected.
+inline void check_directory(const std::string& path, std::size_t first = 0, std::size_t of = 1) {
     const json::value list = json::parse_file(path + "/complete");
-    for (const json::value& member : list.at("members").items()) {
+    const json::array& members = list.at("members").items();
+    for (std::size_t i = first; i < members.size(); i += of) {
+        const json::value& member = members[i];
         const std::string& name = member.at("name").as_string();
         if (name.find('/') != name.npos) fail(member.place(), "found the member \"", name, "\", expected a plain name");
         const mapped_file file{path + '/' + name};

@@ -1,0 +1,81 @@
+// What a rank keeps of a run's state, under global names: how layouts read each other's saves.
+#pragma once
+
+#include <algorithm>
+#include <fathom/checkpoint/slice.hpp>
+#include <fathom/train/engine.hpp>
+#include <string>
+#include <utility>
+
+namespace fathom::train {
+
+namespace detail {
+
+/// A name with `*` replaced by the number of a matrix in its stack.
+inline std::string numbered_name(const std::string& name, integer number) {
+    const std::size_t star = name.find('*');
+    return star == std::string::npos ? name : name.substr(0, star) + std::to_string(number) + name.substr(star + 1);
+}
+
+/// call(slice, first) for the rectangles that numbers [first, last) of a storage are of matrix n of one of its parts:
+/// a row that is cut at its start, whole rows, a row that is cut at its end. Each lies in one piece.
+template <class Call>
+void each_rectangle(const std::string& name, const nn::storage& facts, const nn::part& part, integer n, integer first,
+                    integer last, Call&& call) {
+    const integer width = facts.width, begin = (part.first + n * part.step) * width;
+    const integer end = std::min(last, begin + part.rows * width);
+    for (integer at = std::max(first, begin); at < end;) {
+        const integer row = (at - begin) / width, column = (at - begin) % width;
+        const bool rows = column == 0 && end - at >= width;
+        checkpoint::slice s{name, facts.vector, part.whole_rows(), facts.whole_width()};
+        s.row = part.row + row, s.column = facts.column + column;
+        s.rows = rows ? (end - at) / width : 1;
+        s.columns = rows ? width : std::min(width - column, end - at);
+        call(std::as_const(s), at);
+        at += s.size();
+    }
+}
+
+}  // namespace detail
+
+/// Numbers of one matrix that a rank keeps, and whether it is the one, of all that keep the same, to write them.
+template <class T, class A> struct held_slice {
+    checkpoint::slice of;
+    T* weights = nullptr;
+    A *master = nullptr, *first_moment = nullptr, *second_moment = nullptr;  // of an engine that trains
+    bool writes = false;
+};
+
+/// call(held_slice) for all that this rank keeps of weights and optimizer state, in the order of global indices.
+template <class Engine, class Call> void each_held_slice(Engine& engine, Call&& call) {
+    using slice_type = held_slice<typename Engine::T, typename Engine::A>;
+    const planning::flat_layout& layout = engine.memory().layout;
+    const bool trains = engine.shape().trains;
+    std::size_t storage = 0;
+    bool first = true;
+    engine.each_part([&](const auto& p, const nn::part& part) {
+        if (p.part == 0 && !std::exchange(first, false)) ++storage;
+        const planning::placed_storage& placed = layout.storages[storage];
+        const planning::bucket& bucket = layout.buckets[static_cast<std::size_t>(placed.bucket)];
+        const auto held = engine.state().state_of(bucket);
+        const integer begin = held.first - placed.at;
+        for (integer n = 0; n < part.count; ++n) {
+            const integer number = part.number + n;
+            slice_type s;
+            s.writes = engine.state().writes(bucket, part, p.number + number);
+            detail::each_rectangle(detail::numbered_name(p.name, number), p.storage, part, n, begin, begin + held.count,
+                                   [&](const checkpoint::slice& of, integer at) {
+                                       s.of = of;
+                                       s.weights = held.weights + at - begin;
+                                       if (trains) {
+                                           s.master = held.master + at - begin;
+                                           s.first_moment = held.first_moment + at - begin;
+                                           s.second_moment = held.second_moment + at - begin;
+                                       }
+                                       call(std::as_const(s));
+                                   });
+        }
+    });
+}
+
+}  // namespace fathom::train
