@@ -46,10 +46,16 @@ struct example {
     nn::recomputation again{};
     double balance_weight = 0.1;
     double expert_tokens = 2;
+    double capacity_factor = 0;
     std::vector<double> bias = {0.1, -0.1, 0.05, 0, 0, 0.2, -0.05, 0};
     bool most_tokens = false;
     bool delayed = false;
     bool gradients = true;  // are there when inputs' are made
+    struct {
+        integer storage = -1;  // -1: x
+        std::size_t index = 0;
+        double by = 0;
+    } moved{};  // one number of all
 
     [[nodiscard]] integer most_sequences() const { return *std::max_element(sequences.begin(), sequences.end()); }
     /// Of the data ranks before this one.
@@ -176,6 +182,8 @@ result of_ranks(const degrees& mesh, example what) {
     test::parameter_numbers<double> weights;
     whole_layer::parameters<double> weight_views;
     weights.bind(whole, weight_views, 0.5, 5);
+    if (what.moved.storage >= 0)
+        weights.all[static_cast<std::size_t>(what.moved.storage)]->numbers[what.moved.index] += what.moved.by;
     for (const auto& storage : weights.all) seen.gradients.emplace_back(storage->numbers.size());
     std::mutex one_at_a_time;
     const auto as_rank = [&](const comm::link& all) {
@@ -186,6 +194,7 @@ result of_ranks(const degrees& mesh, example what) {
         facts.expert_tensor = {mesh.etp, at.etp};
         facts.tensor = {mesh.tp, at.tp};
         facts.expert_tokens = what.expert_tokens;
+        facts.capacity_factor = what.capacity_factor;
         const split_layer layer{facts, what.again};
         nn::context_share context{mesh.cp, at.cp, what.length, 0};
         if (mesh.cp > 1) context = {mesh.cp, at.cp, what.length + 1, 1};
@@ -207,6 +216,7 @@ result of_ranks(const degrees& mesh, example what) {
         };
         const integer hidden = what.of.hidden_size;
         tokens_of from{all_tokens, hidden}, own{share.count, hidden};
+        if (what.moved.storage < 0) from.x.numbers[what.moved.index] += what.moved.by;
         for (integer t = 0; t < share.count; ++t)
             for (integer c = 0; c < hidden; ++c) {
                 own.x.view(t, c) = from.x.view(row_of(t), c);
@@ -354,6 +364,79 @@ TEST_CASE("experts over ranks: an expert without tokens, and all tokens to one: 
                     calm.expert_tokens = 0.6;
                     CHECK(check(mesh, calm).bytes == busy.bytes);
                 }
+        }
+    }
+}
+
+TEST_CASE("experts over ranks: beyond its capacity, an expert rank does not take the rows of the lowest scores") {
+    for (const auto& mesh : several) check(mesh, {.capacity_factor = 1e6});
+    // Two ranks with fifteen tokens each, which choose two of eight experts: of their rows each takes six from each.
+    const example what{.of = v2, .length = 15, .balance_weight = 0.3, .capacity_factor = 0.4};
+    constexpr degrees mesh{.tp = 2, .ep = 2};
+    auto one = what;
+    one.sequences = {2};
+    const result seen = of_ranks(mesh, one);
+    const whole_layer layer{v2, {}};
+    test::parameter_numbers<double> weights;
+    whole_layer::parameters<double> p;
+    weights.bind(layer, p, 0.5, 5);
+    const integer h = v2.hidden_size, i = v2.moe_intermediate_size;
+    tokens_of all{30, h};
+    matrix<double> y = all.y.view;
+    struct pair {
+        double score;
+        integer token, expert;
+    };
+    std::vector<integer> load(8);
+    for (integer source = 0; source < 2; ++source)
+        for (integer holder = 0; holder < 2; ++holder) {
+            std::vector<pair> pairs;
+            for (integer t = 15 * source; t < 15 * (source + 1); ++t) {
+                std::vector<pair> of(8);
+                double sum = 0;
+                for (integer e = 0; e < 8; ++e) {
+                    double logit = 0;
+                    for (integer c = 0; c < h; ++c) logit += all.x.view(t, c) * p.router(e, c);
+                    of[static_cast<std::size_t>(e)] = {std::exp(logit), t, e};
+                    sum += std::exp(logit);
+                }
+                std::sort(of.begin(), of.end(), [](const pair& a, const pair& b) { return a.score > b.score; });
+                for (std::size_t j = 0; j < 2; ++j)
+                    if (of[j].expert / 4 == holder) pairs.push_back({of[j].score / sum, t, of[j].expert});
+            }
+            std::sort(pairs.begin(), pairs.end(), [](const pair& a, const pair& b) { return a.score > b.score; });
+            REQUIRE(pairs.size() > 6);
+            pairs.resize(6);
+            for (const auto& [score, t, e] : pairs) {
+                ++load[static_cast<std::size_t>(e)];
+                for (integer k = 0; k < i; ++k) {
+                    double gate = 0, up = 0;
+                    for (integer c = 0; c < h; ++c) {
+                        gate += all.x.view(t, c) * p.gate_up(2 * e * i + k, c);
+                        up += all.x.view(t, c) * p.gate_up(2 * e * i + i + k, c);
+                    }
+                    const double act = 1.5 * score * gate / (1 + std::exp(-gate)) * up;
+                    for (integer c = 0; c < h; ++c) y(t, c) += act * p.down(e * h + c, k);
+                }
+            }
+        }
+    CHECK(apart(seen.y, all.y.numbers) < 1e-12);
+    CHECK(seen.load == load);
+
+    const tokens_of drawn{30, h};
+    const auto loss = [&](integer storage, std::size_t index, double by) {
+        auto moved = one;
+        moved.moved = {storage, index, by};
+        const result there = of_ranks(mesh, moved);
+        double sum = there.balance_loss;
+        for (std::size_t n = 0; n < there.y.size(); ++n) sum += drawn.dy.numbers[n] * there.y[n];
+        return sum;
+    };
+    for (integer storage = -1; storage < 3; ++storage) {
+        const auto& gradient = storage < 0 ? seen.dx : seen.gradients[static_cast<std::size_t>(storage)];
+        for (std::size_t index = 0; index < gradient.size(); index += gradient.size() / 13) {
+            const double slope = (loss(storage, index, 1e-5) - loss(storage, index, -1e-5)) / 2e-5;
+            CHECK(std::abs(gradient[index] - slope) < 1e-7);
         }
     }
 }

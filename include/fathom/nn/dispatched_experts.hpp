@@ -1,5 +1,5 @@
-// The mixture of experts over ranks: tokens travel to the ranks that hold their experts and come back, none is dropped,
-// and memory does not depend on where they go.
+// The mixture of experts over ranks: tokens travel to the ranks that hold their experts and come back, none is dropped
+// unless asked for, and memory does not depend on where they go.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@ struct dispatched_experts_facts : experts_facts {
     split_over expert_tensor{};  // ranks that split each expert
     split_over tensor{};         // ranks that share the tokens of a shape
     double expert_tokens = 2;    // rows reserved for experts, over those that an even load brings
+    double capacity_factor = 0;  // rows that a rank takes of another, over those that an even load brings; 0: all
     integer most_tokens = 0;     // of the largest shape of any rank, which rows are reserved for; 0: of the one at hand
 };
 
@@ -42,7 +43,7 @@ template <class T> struct dispatched_experts {
         tensor<A, axis::tokens, axis::experts> scores;
         matrix<std::int32_t> ids;   // [tokens, num_experts_per_tok], ascending
         matrix<A> weights;          // of ids
-        matrix<integer> offsets;    // [1, n_routed_experts + 1]: the rows sent to each expert
+        matrix<integer> offsets;    // [1, n_routed_experts + 2]: the rows sent to each expert, then those dropped
         matrix<std::int32_t> rows;  // [1, tokens * k]: token of each row sent
         matrix<std::int32_t> slot;  // [tokens, k]: row sent of each choice
         matrix<double> balance;     // [sequences, 2 * n_routed_experts]: sums for the balance loss
@@ -70,6 +71,7 @@ template <class T> struct dispatched_experts {
         tensor<T, axis::expert_tokens, axis::intermediate> act, dact;
         matrix<T> rows;  // [reserved, hidden]: outputs of experts, or gradients of their inputs
         matrix<std::int32_t> cycles;
+        matrix<std::int32_t> kept;  // [tokens, k]: ids, of those that are not dropped
         matrix<integer> sends, receives, elements, cursors;
         typename feed_forward<T>::workspace shared;
     };
@@ -80,13 +82,18 @@ template <class T> struct dispatched_experts {
     /// Experts that this rank holds, and the part of each one's width.
     [[nodiscard]] constexpr integer held() const { return of.expert.share(of.n_routed_experts); }
     [[nodiscard]] constexpr integer width() const { return of.expert_tensor.share(of.moe_intermediate_size); }
+    /// Rows that so many tokens of one rank may send to another.
+    [[nodiscard]] constexpr integer capacity(integer tokens) const {
+        const integer all = tokens * std::min(top_k(), held());
+        if (of.capacity_factor == 0) return all;
+        return std::min(all, rounded_up(of.capacity_factor * static_cast<double>(tokens * top_k()) /
+                                        static_cast<double>(of.expert.ranks)));
+    }
     /// Rows that one rank's tokens are received in, of those that split an expert: no more than can come.
     [[nodiscard]] constexpr integer reserve(extents shape) const {
         const integer tokens = share_of{std::max(shape.tokens(), of.most_tokens), of.tensor.ranks, 0}.each;
-        const double wanted = of.expert_tokens * static_cast<double>(tokens * top_k());
-        const auto below = static_cast<integer>(wanted);
-        const integer rows = static_cast<double>(below) < wanted ? below + 1 : below;
-        return std::max<integer>(1, std::min(rows, of.expert.ranks * tokens * std::min(top_k(), held())));
+        const integer rows = rounded_up(of.expert_tokens * static_cast<double>(tokens * top_k()));
+        return std::max<integer>(1, std::min(rows, of.expert.ranks * capacity(tokens)));
     }
 
     template <class P, class Visit> constexpr void each_parameter(P& p, Visit&& visit) const {
@@ -124,7 +131,7 @@ template <class T> struct dispatched_experts {
         s.scores = tokens.take_share<A>(memory, e);
         s.ids = tokens.take_share<std::int32_t>(memory, top_k());
         s.weights = tokens.take_share<A>(memory, top_k());
-        s.offsets = memory.take<integer>(1, e + 1);
+        s.offsets = memory.take<integer>(1, e + 2);
         s.rows = memory.take<std::int32_t>(1, tokens.mine.each * top_k());
         s.slot = tokens.take_share<std::int32_t>(memory, top_k());
         s.balance = memory.take<double>(shape.sequences, 2 * e);
@@ -164,6 +171,7 @@ template <class T> struct dispatched_experts {
         w.dact = memory.take<T>(r, width());
         w.rows = memory.take<T>(r, of.hidden_size);
         w.cycles = memory.take<std::int32_t>(1, r);
+        if (of.capacity_factor > 0) w.kept = tokens.take_share<std::int32_t>(memory, top_k());
         w.sends = memory.take<integer>(2, ranks);
         w.receives = memory.take<integer>(2, ranks);
         w.elements = memory.take<integer>(4, ranks);
@@ -180,7 +188,13 @@ template <class T> struct dispatched_experts {
         s.x = x;
         project(queue, w.logits, x, p.router);
         ops::route<A>(queue, of.router, w.logits, b.bias.data, s.scores, s.ids, s.weights);
-        ops::group_rows(queue, s.ids, of.n_routed_experts, s.offsets.data, s.rows.data, s.slot.data);
+        matrix<const std::int32_t> kept = s.ids;
+        if (of.capacity_factor > 0) {
+            ops::drop_rows<A>(queue, w.kept, s.ids, s.scores, of.n_routed_experts, of.expert.ranks, capacity(x.rows),
+                              s.rows.data);
+            kept = w.kept;
+        }
+        ops::group_rows(queue, kept, of.n_routed_experts + 1, s.offsets.data, s.rows.data, s.slot.data);
         if (batch.balance_weight != 0) sum_balance(queue, batch, s);
         count_rows(batch, s);
         ops::scatter_scalars<A>(queue, w.sent_weight.data, s.weights.data, s.slot.data, s.slot.size());
@@ -194,6 +208,7 @@ template <class T> struct dispatched_experts {
             ops::permute_rows(queue, arrived(at, w.rows), s.places.data, w.cycles.data);
             from_experts(queue, batch, at, w, w.rows, w.sent, "outputs of experts");
         }
+        ops::fill_zero(queue, dropped(s, w.sent).data, dropped(s, w.sent).size());
         ops::combine_rows<T>(queue, y, w.sent, s.slot.data, top_k(), true);
         if (has_shared()) shared().forward(queue, p.shared, x, s.shared, w.shared, y);
     }
@@ -239,6 +254,8 @@ template <class T> struct dispatched_experts {
             ops::scatter_scalars<A>(queue, w.received_weight.data, w.drow_weight.data, s.places.data, dact.rows);
             from_experts(queue, batch, at, w, w.received_weight, w.sent_weight, "gradients of routing weights");
         }
+        ops::fill_zero(queue, dropped(s, w.sent).data, dropped(s, w.sent).size());
+        ops::fill_zero(queue, dropped(s, w.sent_weight).data, dropped(s, w.sent_weight).size());
         ops::combine_rows<T>(queue, dx, w.sent, s.slot.data, top_k(), false);
 
         ops::gather_scalars<A>(queue, w.dweights.data, w.sent_weight.data, s.slot.data, s.slot.size());
@@ -279,6 +296,10 @@ template <class T> struct dispatched_experts {
     }
 
   private:
+    static constexpr integer rounded_up(double n) {
+        const auto below = static_cast<integer>(n);
+        return static_cast<double>(below) < n ? below + 1 : below;
+    }
     [[nodiscard]] constexpr experts<T> whole() const { return {of, again}; }
     /// What is carved for this rank's share of the tokens, in the bytes of the largest share.
     template <class Carve> constexpr auto of_share(arena& memory, extents shape, Carve&& carve) const {
@@ -342,6 +363,11 @@ template <class T> struct dispatched_experts {
     /// The grouped rows of the round that `s` is of.
     template <class M> [[nodiscard]] M grouped(const saved& s, M rows) const {
         return {rows.rows_at(0, rows.data == nullptr ? 0 : s.groups.data[held()])};
+    }
+    /// Rows that are sent to nobody.
+    template <class E> [[nodiscard]] matrix<E> dropped(const saved& s, matrix<E> sent) const {
+        const integer first = s.offsets.data[of.n_routed_experts];
+        return sent.rows_at(first, s.slot.size() - first);
     }
     /// What arrives in a round, lane after lane.
     template <class E> [[nodiscard]] matrix<E> arrived(const detail::expert_round& at, matrix<E> rows) const {

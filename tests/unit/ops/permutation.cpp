@@ -77,6 +77,26 @@ TEST_CASE_TEMPLATE("permutation: rows and scalars go to their experts and come b
     }
 }
 
+TEST_CASE("permutation: of the pairs of each part of the experts, those of the lowest scores are dropped") {
+    pool on(1);
+    constexpr std::int32_t ids[] = {0, 3, 1, 2, 0, 1, 0, 3};  // parts: experts 0 and 1, experts 2 and 3
+    numbers<double> scores(tokens, 4);
+    const double of_pairs[] = {0.5, 0.1, 0.2, 0.3, 0.2, 0.4, 0.7, 0.3};
+    for (integer pair = 0; pair < 8; ++pair) scores.view()(pair / 2, ids[pair]) = of_pairs[pair];
+    const auto kept = [&](integer most) {
+        std::vector<std::int32_t> found(8, 77), order(8);
+        ops::drop_rows<double>(on.queue, {found.data(), tokens, k}, {ids, tokens, k}, scores.view(), 4, 2, most,
+                               order.data());
+        return found;
+    };
+    using list = std::vector<std::int32_t>;
+    CHECK(kept(8) == list{0, 3, 1, 2, 0, 1, 0, 3});
+    CHECK(kept(4) == list{0, 3, 1, 2, 4, 1, 0, 3});  // of two equal scores, the first stays
+    CHECK(kept(2) == list{0, 4, 4, 2, 4, 4, 0, 3});
+    CHECK(kept(1) == list{4, 4, 4, 2, 4, 4, 0, 4});
+    CHECK(kept(0) == list{4, 4, 4, 4, 4, 4, 4, 4});
+}
+
 TEST_CASE_TEMPLATE("permutation: rows change places where they lie", T, double, bf16) {
     constexpr integer rows = 9, hidden = 70;
     const std::int32_t to[rows] = {2, 1, 5, 8, 3, 0, 7, 6, 4};  // cycles of three, one, three and two rows

@@ -37,6 +37,31 @@ inline void group_rows(host::queue& queue, matrix<const std::int32_t> ids, integ
     });
 }
 
+/// kept[tokens, k] = ids[tokens, k], or `experts` for pairs that are dropped: of those that choose one of `parts` equal
+/// parts of the experts, the `most` with the highest scores[tokens, experts] stay (DeepSeek-V2 §2.2.4, where a part is
+/// a device); of equal scores, the first. `order`[tokens * k] is written over.
+template <class A>
+void drop_rows(host::queue& queue, matrix<std::int32_t> kept, matrix<const std::int32_t> ids,
+               matrix<const std::type_identity_t<A>> scores, integer experts, integer parts, integer most,
+               std::int32_t* order) {
+    queue.enqueue(1, [&](integer, int) {
+        const auto score = [&](std::int32_t pair) { return scores(pair / ids.width, ids.data[pair]); };
+        for (integer part = 0; part < parts; ++part) {
+            std::int32_t* end = order;
+            for (std::int32_t pair = 0; pair < ids.size(); ++pair) {
+                if (ids.data[pair] / (experts / parts) != part) continue;
+                kept.data[pair] = ids.data[pair];
+                *end++ = pair;
+            }
+            if (end - order <= most) continue;
+            std::nth_element(order, order + most, end, [&](std::int32_t a, std::int32_t b) {
+                return score(a) != score(b) ? score(a) > score(b) : a < b;
+            });
+            for (auto* pair = order + most; pair != end; ++pair) kept.data[*pair] = static_cast<std::int32_t>(experts);
+        }
+    });
+}
+
 /// y[r] = x[rows[r]] for every row of y[grouped, hidden].
 template <class T>
 void gather_rows(host::queue& queue, matrix<T> y, matrix<const std::type_identity_t<T>> x, const std::int32_t* rows) {
