@@ -98,8 +98,10 @@ struct history {
     integer most_bytes = 0;  // of a rank's arena
 };
 
-template <class Engine> void gather(Engine& engine, gathered& to, auto member) {
+/// Under ZeRO-3 ranks meet in every block: none may have the lock between them.
+template <class Engine> void gather(Engine& engine, gathered& to, std::mutex& mutex, auto member) {
     engine.each_part([&](const auto& p, const nn::part& part) {
+        const std::lock_guard lock{mutex};
         for (integer n = 0; n < part.count; ++n)
             for (integer r = 0; r < part.rows; ++r)
                 for (integer c = 0; c < p.storage.width; ++c)
@@ -126,15 +128,14 @@ void take_steps(Engine& engine, const run_factors& f, integer replica, integer r
         const layout_batch batch{f, static_cast<std::uint64_t>(step)};
         const integer each = f.sequences / replicas;
         const train::step_result r = engine.step(batch.part(replica * each, each), settings);
-        const std::lock_guard lock{mutex};
         if (engine.ranks().rank() == 0)
             for (const double x : {r.loss, r.cross_entropy, r.mtp_loss, r.balance_loss, r.z_loss, r.gradient_norm,
                                    static_cast<double>(r.tokens), static_cast<double>(r.targets)})
                 seen.numbers.push_back(x);
-        if (step == 0 && gradients_whole) gather(engine, seen.gradients, &view::gradient);
+        if (step == 0 && gradients_whole) gather(engine, seen.gradients, mutex, &view::gradient);
     }
+    gather(engine, seen.weights, mutex, &view::value);
     const std::lock_guard lock{mutex};
-    gather(engine, seen.weights, &view::value);
     engine.each_router_bias([&](const std::string& name, const auto& bias) {
         seen.biases[name].assign(bias.data, bias.data + bias.size());
     });
@@ -170,6 +171,18 @@ template <class Family, class T> struct layout_runs {
     }
     static history on(const train::layout_facts& layout, const run_factors& f) {
         return on(layout, f, [](auto& mine) { return &mine; });
+    }
+    /// Data parallel, every rank with a whole model.
+    static history on_whole(const train::layout_facts& layout, const run_factors& f) {
+        history seen;
+        std::mutex mutex;
+        const auto model = Family::template transformer<T>(f.config, f.again);
+        comm::threads::run(layout.mesh.dp, [&](auto& mine) {
+            whole_engine engine{model, {.batch = shape, .workers = 1}, 0, optim::adamw_facts{}, comm::link{mine},
+                                layout};
+            take_steps(engine, f, engine.links().at.dp, layout.mesh.dp, seen, mutex, layout.zero == 0);
+        });
+        return seen;
     }
 };
 

@@ -1,9 +1,11 @@
 // A communicator without its type: what is compiled once, whatever the ranks are, holds this.
 #pragma once
 
+#include <cstddef>
 #include <fathom/comm/communicator.hpp>
 #include <fathom/core/error.hpp>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace fathom::comm {
@@ -12,19 +14,48 @@ namespace fathom::comm {
 class pending {
   public:
     pending() = default;
-    template <class Handle>
-    explicit pending(Handle&& handle)
-        : handle_(std::make_shared<Handle>(std::move(handle))),
-          wait_([](void* of) { static_cast<Handle*>(of)->wait(); }) {}
+    template <class Handle> explicit pending(Handle&& handle) : of_(&functions_of<Handle>) {
+        static_assert(sizeof(Handle) <= room && alignof(Handle) <= alignof(std::max_align_t));
+        ::new (static_cast<void*>(handle_)) Handle(std::move(handle));
+    }
+    pending(pending&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {
+        if (of_ != nullptr) of_->move(handle_, other.handle_);
+    }
+    pending& operator=(pending&& other) noexcept {
+        if (this == &other) return *this;
+        end();
+        of_ = std::exchange(other.of_, nullptr);
+        if (of_ != nullptr) of_->move(handle_, other.handle_);
+        return *this;
+    }
+    ~pending() { end(); }
     /// Of an operation that is done, nothing.
     void wait() {
-        if (handle_ != nullptr) wait_(handle_.get());
-        handle_.reset();
+        if (of_ != nullptr) of_->wait(handle_);
+        end();
     }
 
   private:
-    std::shared_ptr<void> handle_;
-    void (*wait_)(void*) = nullptr;
+    // A step begins operations and must not allocate: handles of all communicators have room here.
+    static constexpr std::size_t room = 48;
+    struct functions {
+        void (*wait)(void*);
+        void (*move)(void* to, void* from);  // which ends there
+        void (*end)(void*);
+    };
+    template <class Handle>
+    static constexpr functions functions_of{[](void* of) { static_cast<Handle*>(of)->wait(); },
+                                            [](void* to, void* from) {
+                                                ::new (to) Handle(std::move(*static_cast<Handle*>(from)));
+                                                static_cast<Handle*>(from)->~Handle();
+                                            },
+                                            [](void* of) { static_cast<Handle*>(of)->~Handle(); }};
+    void end() {
+        if (const functions* of = std::exchange(of_, nullptr)) of->end(handle_);
+    }
+
+    const functions* of_ = nullptr;
+    alignas(std::max_align_t) std::byte handle_[room];
 };
 
 /// A view of one rank's communicator, which must outlive it; without one, a world of one rank.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <fathom/models/block_watch.hpp>
+#include <fathom/models/depth_inputs.hpp>
 #include <fathom/models/held_stages.hpp>
 #include <fathom/models/loss.hpp>
 #include <fathom/models/transformer_facts.hpp>
@@ -17,15 +19,6 @@
 #include <vector>
 
 namespace fathom::models {
-
-/// The inputs of a micro-batch for one depth: 0 is the main model, k > 0 a multi-token prediction module, whose
-/// sequences are k tokens shorter. All are [sequences, length - k].
-struct depth_inputs {
-    std::int32_t* ids = nullptr;
-    std::int32_t* targets = nullptr;
-    std::int32_t* positions = nullptr;
-    std::int32_t* starts = nullptr;
-};
 
 /// Embedding, blocks, final norm, head, and D modules of multi-token prediction made of the last kind of block. Where
 /// ranks split it (last_block::split), this rank's share of it: `held` stages, and of each what its tensor, context and
@@ -126,27 +119,27 @@ template <class T, class... Blocks> struct transformer {
         typename last_block::buffers local{};
         if (depths_here() > 0) visit(local, mtp().layer, depths_here());
     }
-    /// group(times) opens a group of storages that are there `times` times, and visit(storage) names those that differ
-    /// from others by their layer's number at most.
+    /// group(times, blocks) opens a group of storages that are there `times` times, of blocks of the model or not, and
+    /// visit(storage) names those that differ from others by their layer's number at most.
     template <class Group, class Visit> constexpr void each_storage(Group&& group, Visit&& visit) const {
         const auto each = [&visit](auto&, const nn::storage& facts, auto...) { visit(facts); };
         if (holds_embedding()) {
-            group(1);
+            group(1, false);
             visit(embedding_storage());
         }
         each_segment([&](const auto& part, auto) {
             const integer n = held.total(part.first, part.count);
             if (n == 0) return;
-            group(n);
+            group(n, true);
             typename std::remove_cvref_t<decltype(part.layer)>::template parameters<A> local{};
             part.layer.each_parameter(local, each);
         });
         if (!held.head()) return;
-        group(1);
+        group(1, false);
         visit(nn::gain("norm.weight", of.hidden_size));
         if (!of.tie_word_embeddings) visit(vocabulary_storage("lm_head.weight"));
         if (of.num_nextn_predict_layers == 0) return;
-        group(of.num_nextn_predict_layers);
+        group(of.num_nextn_predict_layers, false);
         typename mtp_module::template parameters<A> local{};
         mtp().each_parameter(local, each);
     }
@@ -286,10 +279,11 @@ template <class T, class... Blocks> struct transformer {
     template <class Queue>
     void forward_backward(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
                           const parameters<T>& p, buffers& b, saved& s, deferred& d, workspace& w,
-                          const loss_weights& weights, parameters<A>& gradients, loss_terms& terms) const {
+                          const loss_weights& weights, parameters<A>& gradients, loss_terms& terms,
+                          block_watch* watch = nullptr) const {
         const auto main = weighed(batch, weights, terms);
-        forward(queue, main, in, p, b, s, w);
-        backward(queue, main, in, p, b, s, d, w, w.g, weights, gradients, terms);
+        forward(queue, main, in, p, b, s, w, 0, watch);
+        backward(queue, main, in, p, b, s, d, w, w.g, weights, gradients, terms, 0, false, watch);
     }
 
     /// The micro-batch with its part of the balance loss.
@@ -303,10 +297,12 @@ template <class T, class... Blocks> struct transformer {
     /// norm and the normed states of every depth. A chunk without the embedding begins with s.embedded.
     template <class Queue>
     void forward(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
-                 const parameters<T>& p, buffers& b, saved& s, workspace& w, integer chunk = 0) const {
+                 const parameters<T>& p, buffers& b, saved& s, workspace& w, integer chunk = 0,
+                 block_watch* watch = nullptr) const {
         if (held[chunk].embedding) embedding().forward(queue, batch, p.embedding, in[0].ids, s.embedded, w.embedding);
         tensor<const T, axis::tokens, axis::hidden> x = s.embedded;
         each_layer_of(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
+            if (watch != nullptr) watch->needs_weights(i.number, false);
             layer.forward(queue, batch, at<kind()>(p.blocks, i.here), at<kind()>(b.blocks, i.here), x,
                           at<kind()>(s.blocks, i.in_chunk), std::get<kind()>(w.blocks));
             x = at<kind()>(s.blocks, i.in_chunk).y;
@@ -327,7 +323,7 @@ template <class T, class... Blocks> struct transformer {
     void backward(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
                   const parameters<T>& p, buffers& b, saved& s, deferred& d, workspace& w, stream g,
                   const loss_weights& weights, parameters<A>& gradients, loss_terms& terms, integer chunk = 0,
-                  bool apart = false) const {
+                  bool apart = false, block_watch* watch = nullptr) const {
         if (held[chunk].head) {
             head().forward_backward(queue, batch, s.normed, p.head, in[0].targets, weights.token, weights.z, w.head,
                                     w.dnormed, gradients.head, terms.main);
@@ -348,28 +344,32 @@ template <class T, class... Blocks> struct transformer {
                                       s.inverse_rms.data, p.final_norm.data, w.norm_partials);
         }
         each_layer_of<true>(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
+            if (watch != nullptr) watch->needs_weights(i.number, true), watch->begins_gradients(i.number, apart);
             layer.backward_input(queue, batch, at<kind()>(p.blocks, i.here), at<kind()>(b.blocks, i.here),
                                  at<kind()>(s.blocks, i.in_chunk), g, at<kind()>(d.blocks, apart ? i.in_chunk : 0),
                                  std::get<kind()>(w.blocks), &at<kind()>(gradients.blocks, i.here), apart);
+            if (watch != nullptr && !apart) watch->has_gradients(i.number);
         });
         if (held[chunk].embedding) embedding().backward(queue, batch, gradients.embedding, in[0].ids, g, w.embedding);
     }
     /// The blocks' weights, after `backward` apart.
     template <class Queue>
-    void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients,
-                         integer chunk) const {
+    void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients, integer chunk,
+                         block_watch* watch = nullptr) const {
         each_layer_of<true>(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
+            if (watch != nullptr) watch->begins_gradients(i.number, false);
             layer.backward_weight(queue, at<kind()>(s.blocks, i.in_chunk), at<kind()>(d.blocks, i.in_chunk),
                                   at<kind()>(gradients.blocks, i.here));
+            if (watch != nullptr) watch->has_gradients(i.number);
         });
     }
 
     /// The losses of one micro-batch without gradients (no balance loss; loads are counted as ever).
     template <class Queue>
     void evaluate(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
-                  const parameters<T>& p, buffers& b, saved& s, workspace& w, loss_terms& terms,
-                  integer chunk = 0) const {
-        forward(queue, batch, in, p, b, s, w, chunk);
+                  const parameters<T>& p, buffers& b, saved& s, workspace& w, loss_terms& terms, integer chunk = 0,
+                  block_watch* watch = nullptr) const {
+        forward(queue, batch, in, p, b, s, w, chunk, watch);
         if (!held[chunk].head) return;
         head().forward(queue, batch, s.normed, p.head, in[0].targets, w.head, terms.main);
         for (integer k = 1; k <= of.num_nextn_predict_layers; ++k) {

@@ -72,14 +72,14 @@ template <class Transformer> struct rank_memory {
     integer scratch_bytes = 0;
 };
 
-/// Points the views of `parameters` to their places in `data`.
+/// Points the views of `parameters` to their places in `data`: those that a member of placed_storage says.
 template <class Transformer, class E>
 void bind_views(const Transformer& model, const flat_layout& layout,
-                typename Transformer::template parameters<E>& parameters, E* data) {
+                typename Transformer::template parameters<E>& parameters, E* data, integer placed_storage::*place) {
     model.resize(parameters);
     std::size_t next = 0;
     model.template each_parameter<E>(&parameters, [&](auto& view, const nn::storage& facts, auto...) {
-        E* at = data + layout.storages[next++].at;
+        E* at = data + layout.storages[next++].*place;
         view = facts.vector ? vector_view(at, facts.rows) : matrix<E>{at, facts.rows, facts.width};
     });
 }
@@ -166,8 +166,18 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         flat<E> numbers{memory.take<E>(count), count};
         if (to != nullptr) to->*member = numbers;
     };
-    take_flat(&rank_memory<Transformer>::weights, sizes.whole);
-    memory.mark("weights", lifetime::run);
+    // An array and its rooms lie one after the other: storages begin at cache lines in every format.
+    auto take_array = [&]<class E>(flat<E> rank_memory<Transformer>::*member, const flat_array& size, const char* name,
+                                   lifetime lives, const char* name_of_rooms) {
+        take_flat(member, size.stays);
+        memory.mark(name, lives);
+        if (size.room == 0) return;
+        memory.take<E>(sizes.rooms * size.room);
+        memory.mark(name_of_rooms, lifetime::call, 0, sizes.rooms);
+        if (to != nullptr) (to->*member).count = size.count(sizes.rooms);
+    };
+    take_array(&rank_memory<Transformer>::weights, sizes.weights, "weights", lifetime::run,
+               "weights of the blocks that work");
     if (shape.trains) {
         if constexpr (!std::is_same_v<T, A>) {
             take_flat(&rank_memory<Transformer>::master, sizes.shards);
@@ -177,13 +187,14 @@ constexpr void carve(const Transformer& model, arena& memory, const rank_shape& 
         memory.mark("first moments", lifetime::run);
         take_flat(&rank_memory<Transformer>::second_moments, sizes.shards);
         memory.mark("second moments", lifetime::run);
-        take_flat(&rank_memory<Transformer>::gradients, sizes.whole);
-        memory.mark("gradients", lifetime::step);
+        take_array(&rank_memory<Transformer>::gradients, sizes.gradients, "gradients", lifetime::step,
+                   "gradients of the blocks that work");
     }
     if (to != nullptr) {
         to->layout = flat_layout_of(model, shape.shards);
-        bind_views(model, to->layout, to->weight_views, to->weights.data);
-        if (shape.trains) bind_views(model, to->layout, to->gradient_views, to->gradients.data);
+        bind_views(model, to->layout, to->weight_views, to->weights.data, &placed_storage::weights);
+        if (shape.trains)
+            bind_views(model, to->layout, to->gradient_views, to->gradients.data, &placed_storage::gradients);
         model.resize(to->buffers);
         if constexpr (Transformer::split) {
             to->chunks.resize(static_cast<std::size_t>(model.held.count));

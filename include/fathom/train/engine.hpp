@@ -8,14 +8,15 @@
 #include <cstdint>
 #include <fathom/comm/all_reduce.hpp>
 #include <fathom/comm/mesh_links.hpp>
-#include <fathom/core/random_stream.hpp>
 #include <fathom/device/host/memory.hpp>
 #include <fathom/device/host/queue.hpp>
 #include <fathom/device/host/workers.hpp>
 #include <fathom/optim/update.hpp>
 #include <fathom/recipe/plan.hpp>
 #include <fathom/train/batch_view.hpp>
+#include <fathom/train/detail/draw_initial.hpp>
 #include <fathom/train/layout_facts.hpp>
+#include <fathom/train/parameter_view.hpp>
 #include <fathom/train/pipeline.hpp>
 #include <fathom/train/shared_state.hpp>
 #include <fathom/train/step_result.hpp>
@@ -24,22 +25,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace fathom::train {
 
-/// One parameter of a run under its global name.
-template <class T, class A> struct parameter_view {
-    std::string name;  // `*` stands for the number of a matrix in a stack
-    nn::storage storage;
-    int part = 0;
-    integer number = 0;  // the global index of the part's first matrix
-    matrix<T> value;     // the whole storage; the part's matrices lie in it as nn::part says
-    matrix<A> master, gradient, first_moment, second_moment;  // under ZeRO only the gradient is here
-};
-
 /// With several ranks, all call accumulate, step and evaluate together, each with its part of the batch (ranks of one
 /// replica with the same); results are those of the whole, and the same on all. A rank of a whole model may have no
-/// sequences, where nothing is sharded.
+/// sequences, unless gradients or weights are sharded: then ranks need equally many micro-batches.
 template <class Transformer> class engine {
   public:
     using transformer = Transformer;
@@ -74,10 +66,10 @@ template <class Transformer> class engine {
         ops::rope_table<A>(model_.of.rope, memory_.cosines, memory_.sines);
         *memory_.state = {};
         list_parts(model);
-        state_.emplace(links_, mirror_, memory_, shape_.shards, shares_embedding());
+        state_.emplace(links_, mirror_, memory_, shape_.shards, shares_embedding(), layout.gradient_predivide, queue_);
         if constexpr (Transformer::split)
             pipeline_.emplace(model_, queue_, memory_, arena{block_.data(), block_.size()}, links_,
-                              planning::extents_here(model_, shape_.batch), shape_.slots.apart);
+                              planning::extents_here(model_, shape_.batch), shape_.slots.apart, *state_);
     }
     engine(const engine&) = delete;
     engine& operator=(const engine&) = delete;
@@ -105,20 +97,32 @@ template <class Transformer> class engine {
     /// Normal numbers by seed and global index, so that a parameter starts equal in every layout; gains at one, biases
     /// at zero.
     void initialise(std::uint64_t seed) {
-        each_part([&](const parameter& p, const nn::part& part) {
+        for (std::size_t i = 0; i < parts_.size(); ++i) {
+            const parameter& p = parts_[i];
+            const nn::part& part = p.storage.parts[static_cast<std::size_t>(p.part)];
+            // Under ZeRO a layer is drawn whole, its masters where its gradients will be.
+            const matrix<A> master = shape_.shards.zero > 0 && !std::is_same_v<T, A> ? p.gradient : p.master;
             for (integer n = 0; n < part.count; ++n) {
                 const random_stream source{seed, static_cast<std::uint64_t>(p.number + part.number + n)};
                 const integer first = part.first + n * part.step;
-                start(p.value.rows_at(first, part.rows), p.storage, part, source,
-                      [&](integer r) { return !p.master.empty() ? p.master.row(first + r) : nullptr; });
+                detail::draw_initial(queue_, p.value.rows_at(first, part.rows),
+                                     master.empty() ? master : master.rows_at(first, part.rows), p.storage, part,
+                                     source, model_.of.initializer_range);
             }
-        });
-        if (shape_.trains) state_->start_masters(queue_);
+            if (i + 1 == parts_.size() || parts_[i + 1].storage.layer != p.storage.layer)
+                state_->keep_layer(queue_, p.storage.layer);
+        }
     }
 
-    /// call(parameter_view, part) for every named part of every parameter, in the order of their global index.
+    /// call(parameter_view, part) for every named part of every parameter, in the order of their global index. Under
+    /// ZeRO-3 all ranks call it together, and the values of a block are those that the call sees only while it lasts.
     template <class Call> void each_part(Call&& call) {
-        for (const parameter& p : parts_) call(p, p.storage.parts[static_cast<std::size_t>(p.part)]);
+        integer layer = -1;
+        for (const parameter& p : parts_) {
+            if (std::exchange(layer, p.storage.layer) != p.storage.layer)
+                state_->traffic().bring_layer(p.storage.layer);
+            call(p, p.storage.parts[static_cast<std::size_t>(p.part)]);
+        }
     }
     /// call(name, matrix) for the bias of every router.
     template <class Call> void each_router_bias(Call&& call) {
@@ -133,6 +137,7 @@ template <class Transformer> class engine {
     step_result accumulate(const batch_view& b, const step_settings& settings) {
         ops::fill_zero(queue_, memory_.gradients.data, memory_.gradients.count);
         clear_loads();
+        state_->traffic().begin_step();
         models::loss_terms terms;
         models::loss_weights weights;
         if constexpr (Transformer::split) {
@@ -143,10 +148,12 @@ template <class Transformer> class engine {
             pipeline_->step(
                 schedule_->view(), [&](int n) { return load(b, n * shape_.batch.sequences); }, weights, terms);
         } else {
+            integer left = b.sequences;
             weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights& weight) {
+                state_->traffic().set_last((left -= part.shape.sequences) == 0);
                 model_.forward_backward(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers,
                                         memory_.saved, memory_.deferred, memory_.workspace, weight,
-                                        memory_.gradient_views, terms);
+                                        memory_.gradient_views, terms, state_->watch());
             });
         }
         state_->reduce_gradients();
@@ -194,12 +201,14 @@ template <class Transformer> class engine {
             pipeline_->evaluate(
                 schedule_->view().shape, micro_batches, [&](int n) { return load(b, n * shape_.batch.sequences); },
                 terms);
+            state_->traffic().rest();
             return report(weigh(settings), terms);
         } else {
             const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
                 model_.evaluate(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
-                                memory_.workspace, terms);
+                                memory_.workspace, terms, 0, state_->watch());
             });
+            state_->traffic().rest();
             return report(weights, terms);
         }
     }
@@ -244,7 +253,7 @@ template <class Transformer> class engine {
     }
     static planning::rank_shape shape_here(planning::rank_shape shape, const comm::mesh_links& links,
                                            const layout_facts& layout, const std::optional<schedule::built>& table) {
-        shape.shards = planning::sharding{links.of, layout.zero};
+        if (shape.trains) shape.shards = planning::sharding{links.of, layout.zero, layout.shard_within};
         if (table.has_value()) shape.slots = planning::slots_of(table->view(), static_cast<int>(links.at.pp));
         return shape;
     }
@@ -268,9 +277,10 @@ template <class Transformer> class engine {
                  " that there is room for; expected at most as many");
         schedule_ = std::move(next);
     }
-    /// Errors: those of `check`, or lengths that context ranks cannot share.
+    /// Errors: those of `check` and `require_alike`, or lengths that context ranks cannot share.
     void check_and_count(const batch_view& b) {
-        const bool may_be_empty = links_.of.dp > 1 && !links_.of.split();
+        require_alike(pieces(b.sequences, shape_.batch.sequences));
+        const bool may_be_empty = links_.of.dp > 1 && !links_.of.split() && shape_.shards.zero < 2;
         if (b.sequences != 0 || !may_be_empty)
             check(b, shape_.batch.length, model_.of.num_nextn_predict_layers, model_.of.vocab_size,
                   model_.of.max_position_embeddings);
@@ -278,6 +288,17 @@ template <class Transformer> class engine {
             fail("batch: found sequences of ", b.length, " tokens, expected a multiple of ", 2 * links_.of.cp,
                  ": twice the ", links_.of.cp, " context ranks");
         count(b);
+    }
+    /// Errors: replicas with other numbers of micro-batches, where they wait for each other in every one.
+    void require_alike(integer micro_batches) const {
+        if (shape_.shards.zero < 2 && links_.of.pp == 1 && links_.of.ep * links_.of.etp == 1) return;
+        constexpr integer most = 1 << 20;
+        integer seen[2] = {micro_batches * most + links_.at.dp, (most - micro_batches) * most + links_.at.dp};
+        links_.replica.run(comm::all_reduce(seen, 2, comm::reduction::max).from("numbers of micro-batches"));
+        const integer largest = seen[0] / most, smallest = most - seen[1] / most;
+        if (largest != smallest)
+            fail("batch: found ", largest, " micro-batches on replica ", seen[0] % most, " and ", smallest,
+                 " on replica ", seen[1] % most, ", expected equally many on all");
     }
     /// Lists all parts with their global index. Once, at the start: what walks the model's types is code that every
     /// visitor pays for.
@@ -298,33 +319,34 @@ template <class Transformer> class engine {
         std::vector<integer> numbers(names.size() + 1);
         for (std::size_t i = 0; i < names.size(); ++i) numbers[i + 1] = numbers[i] + names[i].second.whole_count();
         walk(model_, [&](const nn::storage& facts, const std::string& prefix) {
-            const integer offset = memory_.layout.storages[storage++].at;
+            const planning::placed_storage& at_storage = memory_.layout.storages[storage++];
             for (int i = 0; i < static_cast<int>(facts.parts.size()); ++i) {
                 const char* name = facts.parts[static_cast<std::size_t>(i)].name;
                 if (name == nullptr) break;
                 const std::string full = prefix + name;
                 while (at < names.size() && names[at].first != full) ++at;
-                add_part(facts, i, full, at < names.size() ? numbers[at] : 0, offset);
+                add_part(facts, i, full, at < names.size() ? numbers[at] : 0, at_storage);
             }
         });
     }
-    void add_part(const nn::storage& facts, int part, const std::string& name, integer number, integer offset) {
+    void add_part(const nn::storage& facts, int part, const std::string& name, integer number,
+                  const planning::placed_storage& at) {
         const bool whole = shape_.shards.zero == 0;
-        const auto place = [&](A* flat) {
+        const auto place = [&](A* flat, integer offset) {
             return flat == nullptr ? matrix<A>{} : matrix<A>{flat + offset, facts.rows, facts.width};
         };
         parameter p;
         p.name = name, p.storage = facts, p.part = part, p.number = number;
-        p.value = {memory_.weights.data + offset, facts.rows, facts.width};
-        p.gradient = place(memory_.gradients.data);
+        p.value = {memory_.weights.data + at.weights, facts.rows, facts.width};
+        p.gradient = place(memory_.gradients.data, at.gradients);
         if (whole) {
             if constexpr (std::is_same_v<T, A>) {
                 if (shape_.trains) p.master = p.value;
             } else {
-                p.master = place(memory_.master.data);
+                p.master = place(memory_.master.data, at.at);
             }
-            p.first_moment = place(memory_.first_moments.data);
-            p.second_moment = place(memory_.second_moments.data);
+            p.first_moment = place(memory_.first_moments.data, at.at);
+            p.second_moment = place(memory_.second_moments.data, at.at);
         }
         parts_.push_back(std::move(p));
     }
@@ -335,31 +357,6 @@ template <class Transformer> class engine {
         over.run(comm::all_reduce(numbers.data(), static_cast<integer>(numbers.size())).from(label));
         return std::bit_cast<Sums>(numbers);
     }
-    /// Draws what this rank holds of a matrix. master_row(r) is where its row r lies in the master weights, or null.
-    template <class MasterRow>
-    void start(matrix<T> values, const nn::storage& facts, const nn::part& part, random_stream source,
-               const MasterRow& master_row) {
-        const double range = model_.of.initializer_range;
-        const nn::initial how = facts.start;
-        const integer width = facts.whole_width(), first = part.row * width + facts.column;
-        constexpr integer piece = 8192;
-        const integer rows = std::max<integer>(1, piece / values.width);
-        queue_.enqueue(pieces(values.rows, rows), [=](integer task, int) {
-            for (integer r = task * rows; r < std::min(values.rows, (task + 1) * rows); ++r) {
-                A* master = master_row(r);
-                for (integer c = 0; c < values.width; ++c) {
-                    const double drawn = how == nn::initial::normal
-                                             ? range * source.normal(static_cast<std::uint64_t>(first + r * width + c))
-                                         : how == nn::initial::one ? 1.0
-                                                                   : 0.0;
-                    const auto number = static_cast<A>(drawn);
-                    values(r, c) = static_cast<T>(number);
-                    if (master != nullptr) master[c] = number;
-                }
-            }
-        });
-    }
-
     /// Whether position i of a sequence has a target for depth k, and which.
     static std::int32_t target_of(const batch_view& b, integer row, integer i, integer k) {
         const integer at = row * b.length + i;

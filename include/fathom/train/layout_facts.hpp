@@ -11,6 +11,8 @@ namespace fathom::train {
 struct layout_facts {
     degrees mesh{};
     integer zero = 0;
+    integer shard_within = 0;       // data ranks over which ZeRO shards, where others have copies; 0: all
+    double gradient_predivide = 1;  // what gradients are divided by before they are summed over ranks, then multiplied
     schedule::built (*schedule)(int ranks, int micro_batches) = nullptr;
     models::layers_of_stage layers = nullptr;
     integer micro_batches = 1;  // of a step, for which there is room

@@ -7,6 +7,7 @@
 #include <fathom/ops/elementwise.hpp>
 #include <fathom/parallel/schedule/built.hpp>
 #include <fathom/recipe/rank_memory.hpp>
+#include <fathom/train/shared_state.hpp>
 #include <vector>
 
 namespace fathom::train {
@@ -21,20 +22,31 @@ template <class Transformer> class pipeline {
   public:
     /// `apart`: weights' gradients are a step of their own. `whole`: the shape for which the memory was carved.
     pipeline(const Transformer& model, host::queue& queue, planning::rank_memory<Transformer>& memory, arena block,
-             const comm::mesh_links& links, nn::extents whole, bool apart)
-        : model_(model), queue_(queue), memory_(memory), block_(block), links_(links), now_(whole), apart_(apart) {}
+             const comm::mesh_links& links, nn::extents whole, bool apart, shared_state<Transformer>& state)
+        : model_(model),
+          queue_(queue),
+          memory_(memory),
+          block_(block),
+          links_(links),
+          state_(state),
+          now_(whole),
+          apart_(apart) {}
 
     /// Forward and backward of the micro-batches of a table. load(micro_batch) fills memory.inputs and tells of it.
     template <class Load>
     void step(const schedule::table& t, Load&& load, const models::loss_weights& weights, models::loss_terms& terms) {
         const int rank = static_cast<int>(links_.at.pp);
         begin();
+        left_.assign(memory_.chunks.size(), 0);
+        for (const schedule::action& a : t.of(rank))
+            if (a.has_weight()) ++left_[static_cast<std::size_t>(a.chunk_back())];
         for (const schedule::action& a : t.of(rank)) {
             if (a.what == schedule::work::exchange) exchange(t, a, load);
             if (a.has_forward()) {
                 const batch_type batch = Transformer::weighed(load(a.micro_batch), weights, terms);
                 forward(t.shape, batch, a.chunk, a.micro_batch);
             }
+            if (a.has_weight()) state_.traffic().set_last(--left_[static_cast<std::size_t>(a.chunk_back())] == 0);
             if (a.has_backward()) {
                 const batch_type batch = Transformer::weighed(load(a.micro_batch_back()), weights, terms);
                 backward(t.shape, batch, a.chunk_back(), a.micro_batch_back(), weights, terms);
@@ -63,7 +75,7 @@ template <class Transformer> class pipeline {
                 }
                 hand_on(shape, chunk, m, slot);
                 model_.evaluate(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers, slot.of,
-                                memory_.workspace, terms, chunk);
+                                memory_.workspace, terms, chunk, state_.watch());
                 if (s + 1 < shape.stages() && shape.rank_of(s + 1, 0) != rank) {
                     messages_.clear();
                     send(shape.rank_of(s + 1, 0), model_.given(slot.of, chunk));
@@ -182,7 +194,7 @@ template <class Transformer> class pipeline {
         auto& slot = from_here ? take(chunk, micro_batch, batch.shape) : slot_of(chunk, micro_batch);
         hand_on(shape, chunk, micro_batch, slot);
         model_.forward(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers, slot.of, memory_.workspace,
-                       chunk);
+                       chunk, state_.watch());
     }
     void backward(const schedule::shape& shape, const batch_type& batch, int chunk, int micro_batch,
                   const models::loss_weights& weights, models::loss_terms& terms) {
@@ -195,7 +207,7 @@ template <class Transformer> class pipeline {
         fit(pieces, batch.shape, [&](arena& to) { model_.defer(to, batch.shape, &pieces.of, chunk, apart_); });
         model_.backward(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers,
                         slot_of(chunk, micro_batch).of, pieces.of, memory_.workspace, pipe(at, batch.shape), weights,
-                        memory_.gradient_views, terms, chunk, apart_);
+                        memory_.gradient_views, terms, chunk, apart_, state_.watch());
         if (stage == 0)
             pipes_.leave(key);
         else if (planning::before_is_here(shape, rank, chunk))
@@ -206,7 +218,7 @@ template <class Transformer> class pipeline {
         if (apart_)
             model_.backward_weight(queue_, slot_of(chunk, micro_batch).of,
                                    memory_.chunks[c].deferred[deferred_[c].find(micro_batch)].of,
-                                   memory_.gradient_views, chunk);
+                                   memory_.gradient_views, chunk, state_.watch());
         deferred_[c].leave(micro_batch);
         leave(chunk, micro_batch);
     }
@@ -216,7 +228,9 @@ template <class Transformer> class pipeline {
     planning::rank_memory<Transformer>& memory_;
     arena block_;
     const comm::mesh_links& links_;
+    shared_state<Transformer>& state_;
     std::vector<tenants> kept_, deferred_;  // by chunk
+    std::vector<int> left_;                 // by chunk: weights' gradients that are still to come in a step
     tenants pipes_;
     std::vector<comm::message> messages_;
     nn::extents now_;  // of the workspace

@@ -3,16 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <fathom/comm/all_gather.hpp>
 #include <fathom/comm/all_reduce.hpp>
 #include <fathom/comm/mesh_links.hpp>
-#include <fathom/comm/reduce_scatter.hpp>
 #include <fathom/device/host/queue.hpp>
+#include <fathom/ops/elementwise.hpp>
 #include <fathom/optim/gradient_norm.hpp>
 #include <fathom/optim/update.hpp>
 #include <fathom/recipe/rank_memory.hpp>
+#include <fathom/train/block_traffic.hpp>
 #include <type_traits>
 #include <vector>
 
@@ -25,47 +23,62 @@ template <class Transformer> class shared_state {
 
   public:
     /// `mirror`: the rank that holds the same stages (DualPipe), or one rank. `shares_embedding`: this is the first or
-    /// the last stage, and both hold the embedding.
+    /// the last stage, and both hold the embedding. `predivide`: as block_traffic has it.
     shared_state(const comm::mesh_links& links, const comm::link& mirror, planning::rank_memory<Transformer>& memory,
-                 const planning::sharding& how, bool shares_embedding)
-        : links_(links), mirror_(mirror), memory_(memory), how_(how), shares_embedding_(shares_embedding) {
+                 const planning::sharding& how, bool shares_embedding, double predivide, host::queue& queue)
+        : links_(links),
+          mirror_(mirror),
+          memory_(memory),
+          how_(how),
+          shares_embedding_(shares_embedding),
+          traffic_(links, how, predivide, queue, memory.layout, memory.weights.data, memory.gradients.data) {
         if (memory.gradients.data == nullptr) return;
         list_ranges();
         list_partial_sums();
     }
 
-    /// Masters from the weights: of shards, after the weights were set.
-    void start_masters(host::queue& queue) {
-        if constexpr (!std::is_same_v<T, A>)
-            if (how_.zero > 0)
-                for (const planning::bucket& b : memory_.layout.buckets)
-                    ops::copy(queue, matrix<A>{memory_.master.data + b.shard, 1, how_.shard(b.over, b.count)},
-                              matrix<const T>{memory_.weights.data + here(b), 1, how_.shard(b.over, b.count)});
+    /// What blocks tell as they work: none, alone.
+    [[nodiscard]] models::block_watch* watch() { return links_.world.size() > 1 ? &traffic_ : nullptr; }
+    [[nodiscard]] block_traffic<T>& traffic() { return traffic_; }
+
+    /// Takes this rank's shards of a layer whose weights were set where the whole ones lie, and of its masters, which
+    /// then are where its whole gradients lie.
+    void keep_layer(host::queue& queue, integer layer) {
+        if (how_.zero == 0) return;
+        for (const planning::bucket& b : memory_.layout.buckets) {
+            if (b.layer != layer) continue;
+            const held_state held = state_of(b);
+            const integer row = held.first - b.at;
+            if (b.weights.shard >= 0)
+                ops::copy(queue, matrix<T>{held.weights, 1, held.count},
+                          matrix<const T>{memory_.weights.data + b.weights.whole + row, 1, held.count});
+            if constexpr (!std::is_same_v<T, A>)
+                ops::copy(queue, matrix<A>{held.master, 1, held.count},
+                          matrix<const A>{memory_.gradients.data + b.gradients.whole + row, 1, held.count});
+        }
     }
 
-    /// Sums the gradients over all ranks that hold the same parameters, or leaves this rank's shards of the sums.
+    /// Waits until the gradients are summed over all ranks that hold the same parameters, or this rank's shards are.
     void reduce_gradients() {
+        traffic_.finish();
         A* gradients = memory_.gradients.data;
         for (const partial_sum& s : partial_sums_)
             s.over.run(comm::all_reduce(gradients + s.at, s.count).from("gradients of what tensor ranks share"));
-        for (const planning::bucket& b : memory_.layout.buckets) {
-            const comm::link& over = link_of(b.over);
-            const integer count = how_.shard(b.over, b.count);
-            if (over.size() > 1 && how_.zero == 0)
-                over.run(comm::all_reduce(gradients + b.at, b.count).from("gradients"));
-            else if (over.size() > 1)
-                over.run(comm::reduce_scatter(gradients + b.at, gradients + here(b), count).from("gradients"));
-            mirror_.run(comm::all_reduce(gradients + here(b), count).from("gradients of both copies"));
-            if (shares_embedding_ && b.embedding)
-                links_.ends.run(comm::all_reduce(gradients + here(b), count).from("gradient of the embedding"));
-        }
+        if (mirror_.size() > 1 || shares_embedding_)
+            for (const planning::bucket& b : memory_.layout.buckets) {
+                A* const here = gradients + traffic_.gradients_here(b);
+                const integer count = traffic_.count_here(b);
+                mirror_.run(comm::all_reduce(here, count).from("gradients of both copies"));
+                if (shares_embedding_ && b.embedding)
+                    links_.ends.run(comm::all_reduce(here, count).from("gradient of the embedding"));
+            }
     }
 
     /// The norm of all gradients, each counted once, and the factor that clips it.
     void norm_and_clip(host::queue& queue, double most) {
         for (std::size_t i = 0; i < ranges_.size(); ++i)
-            optim::squared_norm(queue, memory_.gradients.data + ranges_[i].at, ranges_[i].count,
-                                memory_.square_partials, memory_.squares + i);
+            optim::squared_norm(queue, ranges_[i].gradient, ranges_[i].count, memory_.square_partials,
+                                memory_.squares + i);
         auto count = static_cast<integer>(ranges_.size());
         if (!alone()) {
             queue.enqueue(1, [&](integer, int) {
@@ -82,15 +95,16 @@ template <class Transformer> class shared_state {
     /// AdamW on what this rank moves; then all ranks have all weights.
     void move(host::queue& queue, const optim::adamw_facts& adamw) {
         for (const range& r : moved_) {
-            const optim::adamw_range<T, A> numbers{.master = r.master,
-                                                   .weights = memory_.weights.data + r.at,
-                                                   .m = memory_.first_moments.data + r.state,
-                                                   .v = memory_.second_moments.data + r.state,
+            const held_state held = state_of(*r.bucket);
+            const optim::adamw_range<T, A> numbers{.master = held.master + r.first,
+                                                   .weights = held.weights + r.first,
+                                                   .m = held.first_moment + r.first,
+                                                   .v = held.second_moment + r.first,
                                                    .count = r.count,
                                                    .decayed = optim::decays(adamw.group, r.vector ? 1 : 2)};
-            optim::update(queue, numbers, static_cast<const A*>(memory_.gradients.data + r.at), adamw, memory_.state);
+            optim::update(queue, numbers, static_cast<const A*>(r.gradient), adamw, memory_.state);
         }
-        gather_weights();
+        traffic_.share_weights();
     }
 
     /// Weights from the masters, after these were read from somewhere. All ranks call it together.
@@ -100,7 +114,7 @@ template <class Transformer> class shared_state {
                 const held_state held = state_of(b);
                 ops::copy(queue, matrix<T>{held.weights, 1, held.count}, matrix<const A>{held.master, 1, held.count});
             }
-        gather_weights();
+        traffic_.share_weights();
     }
 
     /// What this rank keeps of a bucket's weights and optimizer state: numbers [first, first + count) of arrays of
@@ -112,19 +126,24 @@ template <class Transformer> class shared_state {
     };
     [[nodiscard]] held_state state_of(const planning::bucket& b) const {
         const integer first = here(b), state = how_.zero == 0 ? first : b.shard;
+        T* const weights = memory_.weights.data + traffic_.weights_here(b);
         A* master = nullptr;
         if constexpr (std::is_same_v<T, A>)
-            master = memory_.weights.data + first;
+            master = weights;
         else
             master = memory_.master.data + state;
-        return {first,  how_.shard(b.over, b.count),        memory_.weights.data + first,
-                master, memory_.first_moments.data + state, memory_.second_moments.data + state};
+        return {first,
+                traffic_.count_here(b),
+                weights,
+                master,
+                memory_.first_moments.data + state,
+                memory_.second_moments.data + state};
     }
     /// Whether this rank, of all that hold the same state of that part, is the one to write it: who have all of it take
     /// turns.
     [[nodiscard]] bool writes(const planning::bucket& b, const nn::part& p, integer turn) const {
-        const comm::link& over = link_of(b.over);
-        const bool is_turn = how_.zero > 0 || turn % over.size() == over.rank();
+        const sharing_ranks& over = traffic_.group(b.over);
+        const bool is_turn = how_.zero > 0 ? over.across.rank() == 0 : turn % over.all.size() == over.all.rank();
         return is_turn && links_.at.tp % tensor_copies(b, p) == 0 && mirror_.rank() == 0 &&
                !(shares_embedding_ && b.embedding && links_.at.pp != 0);
     }
@@ -132,42 +151,28 @@ template <class Transformer> class shared_state {
     [[nodiscard]] bool writes_buffers() const { return links_.stage.rank() == 0 && mirror_.rank() == 0; }
 
   private:
-    void gather_weights() {
-        if (how_.zero == 0) return;
-        for (const planning::bucket& b : memory_.layout.buckets)
-            if (const comm::link& over = link_of(b.over); over.size() > 1)
-                over.run(comm::all_gather(memory_.weights.data + here(b), memory_.weights.data + b.at,
-                                          how_.shard(b.over, b.count))
-                             .from("weights"));
-    }
-
     /// Numbers of one storage that this rank moves, or whose norm it counts.
     struct range {
-        integer at = 0;  // in arrays of whole numbers
+        const planning::bucket* bucket = nullptr;
+        integer first = 0;  // in what this rank keeps of the bucket
         integer count = 0;
-        integer state = 0;  // in the optimizer's arrays
-        A* master = nullptr;
+        A* gradient = nullptr;
         bool vector = false;
         double weight = 1;  // of its square in the sum over all ranks
     };
     /// Rows of a storage that adjacent tensor ranks hold alike, though others of it are split.
     struct partial_sum {
         comm::link over;
-        integer at = 0, count = 0;
+        integer at = 0, count = 0;  // in the array of gradients
     };
 
     /// Adjacent tensor ranks that hold the same of a part, beyond those that its bucket is over.
     [[nodiscard]] integer tensor_copies(const planning::bucket& b, const nn::part& p) const {
         return b.over != planning::copies::data ? 1 : p.copies == 0 ? how_.tensor : p.copies;
     }
-    [[nodiscard]] const comm::link& link_of(planning::copies c) const {
-        return c == planning::copies::data    ? links_.data
-               : c == planning::copies::stage ? links_.stage
-                                              : links_.expert_copies;
-    }
-    /// Where this rank's shard of a bucket lies in arrays of whole numbers.
+    /// Where what this rank keeps of a bucket begins, as if all whole numbers lay one after another.
     [[nodiscard]] integer here(const planning::bucket& b) const {
-        return how_.zero == 0 ? b.at : b.at + link_of(b.over).rank() * how_.shard(b.over, b.count);
+        return how_.zero == 0 ? b.at : b.at + traffic_.group(b.over).shards.rank() * traffic_.count_here(b);
     }
     /// Every rank has all gradients, and one sum in one order is the norm.
     [[nodiscard]] bool alone() const { return !links_.of.split() && how_.zero == 0; }
@@ -178,14 +183,15 @@ template <class Transformer> class shared_state {
         for (const planning::placed_storage& s : memory_.layout.storages) {
             const planning::bucket& b = memory_.layout.buckets[static_cast<std::size_t>(s.bucket)];
             const integer end = s.at + s.facts.size();
-            const integer first = here(b), last = first + how_.shard(b.over, b.count);
+            const sharing_ranks& ranks = traffic_.group(b.over);
+            const integer first = here(b), last = first + traffic_.count_here(b);
             add(moved_, s, b, std::max(s.at, first), std::min(end, last), 1);
             integer counted_first = first, counted_last = last;
             if (how_.zero == 0 && !alone()) {
-                const share_of mine{b.count, how_.ranks(b.over), link_of(b.over).rank()};
+                const share_of mine{b.count, ranks.all.size(), ranks.all.rank()};
                 counted_first = b.at + mine.first, counted_last = b.at + mine.first + mine.count;
             }
-            double weight = mirror_.size() > 1 ? 0.5 : 1.0;
+            double weight = 1.0 / static_cast<double>(mirror_.size() * ranks.across.size());
             if (shares_embedding_ && b.embedding && links_.at.pp != 0) weight = 0;
             for (const nn::part& p : s.facts.parts) {
                 if (p.name == nullptr) break;
@@ -202,9 +208,9 @@ template <class Transformer> class shared_state {
     void add(std::vector<range>& to, const planning::placed_storage& s, const planning::bucket& b, integer first,
              integer last, double weight) const {
         if (last <= first) return;
-        const held_state held = state_of(b);
-        const integer state = held.first_moment - memory_.first_moments.data + first - held.first;
-        to.push_back({first, last - first, state, held.master + first - held.first, s.facts.vector, weight});
+        const integer from = first - here(b);
+        to.push_back({&b, from, last - first, memory_.gradients.data + traffic_.gradients_here(b) + from,
+                      s.facts.vector, weight});
     }
     void list_partial_sums() {
         if (how_.tensor == 1) return;
@@ -218,7 +224,11 @@ template <class Transformer> class shared_state {
                     if (p.name == nullptr) break;
                     if ((p.copies == 0 ? how_.tensor : p.copies) != copies) continue;
                     used = true;
-                    partial_sums_.push_back({{}, s.at + p.first * s.facts.width, p.rows * s.facts.width});
+                    const integer at = s.at + p.first * s.facts.width;
+                    const integer first = std::max(at, here(b));
+                    const integer last = std::min(at + p.rows * s.facts.width, here(b) + traffic_.count_here(b));
+                    if (last > first)
+                        partial_sums_.push_back({{}, traffic_.gradients_here(b) + first - here(b), last - first});
                 }
             }
             // All ranks of a tensor group hold the same kinds of parts, so all make the same groups.
@@ -236,6 +246,7 @@ template <class Transformer> class shared_state {
     planning::rank_memory<Transformer>& memory_;
     planning::sharding how_;
     bool shares_embedding_;
+    block_traffic<T> traffic_;
     std::vector<range> moved_, ranges_;
     std::vector<partial_sum> partial_sums_;
 };

@@ -60,7 +60,7 @@ void check_memory(const nn::recomputation& again) {
     add_parameters.operator()<bf16>("weights", held.weight_views);
     const auto add_flat = [&](const std::string& item, float* numbers) {
         transformer::parameters<float> views;
-        planning::bind_views(model, held.layout, views, numbers);
+        planning::bind_views(model, held.layout, views, numbers, &planning::placed_storage::at);
         add_parameters.operator()<float>(item, views);
     };
     add_flat("master weights", held.master.data);
