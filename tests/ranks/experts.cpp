@@ -195,23 +195,21 @@ result of_ranks(const degrees& mesh, example what) {
         facts.tensor = {mesh.tp, at.tp};
         facts.expert_tokens = what.expert_tokens;
         facts.capacity_factor = what.capacity_factor;
+        if (what.most_tokens) facts.most_tokens = what.most_sequences() * pieces(what.length, mesh.cp);
         const split_layer layer{facts, what.again};
-        nn::context_share context{mesh.cp, at.cp, what.length, 0};
-        if (mesh.cp > 1) context = {mesh.cp, at.cp, what.length + 1, 1};
-        const integer count = mesh.cp > 1 ? context.count(at.cp) : what.length;
+        const integer missing = mesh.cp > 1 ? 1 : 0;
+        const nn::context_share context{mesh.cp, at.cp, what.length + missing, missing};
+        const integer count = context.count(at.cp);
         result mine;
         auto batch =
             batch_of({what.sequences[static_cast<std::size_t>(at.dp)], count}, what.balance_weight, &mine.balance_loss);
         batch.ranks = &ranks;
         batch.context = context;
-        auto planned = layer;
-        if (what.most_tokens) planned.of.most_tokens = what.most_sequences() * pieces(what.length, mesh.cp);
         const share_of share = batch.stream_tokens(batch.shape);
         const auto row_of = [&](integer token) {
             const integer flat = share.first + token, sequence = what.sequences_before(at.dp) + flat / count;
-            const integer i = flat % count, early = mesh.cp > 1 ? context.places(at.cp, 0).count : count;
-            const integer place = i < early ? (mesh.cp > 1 ? context.places(at.cp, 0).first : 0) + i
-                                            : context.places(at.cp, 1).first + i - early;
+            const auto early = context.places(at.cp, 0), late = context.places(at.cp, 1);
+            const integer i = flat % count, place = i < early.count ? early.first + i : late.first + i - early.count;
             return sequence * what.length + place;
         };
         const integer hidden = what.of.hidden_size;
@@ -225,23 +223,23 @@ result of_ranks(const degrees& mesh, example what) {
             }
         test::parameter_numbers<double> own_weights, gradients;
         split_layer::parameters<double> own_views, gradient_views;
-        own_weights.bind(planned, own_views, 0, 0);
-        gradients.bind(planned, gradient_views, 0, 0);
+        own_weights.bind(layer, own_views, 0, 0);
+        gradients.bind(layer, gradient_views, 0, 0);
         mine.load.resize(8);
         auto bias = what.bias;
         split_layer::buffers buffers{vector_view(bias.data(), 8), vector_view(mine.load.data(), 8)};
         if (!what.of.router.bias) buffers.bias = {};
         {
             const std::lock_guard lock{one_at_a_time};  // doctest's checks, and the sums below
-            each_number(planned, whole, [&](std::size_t number, integer local, integer index) {
+            each_number(layer, whole, [&](std::size_t number, integer local, integer index) {
                 own_weights.all[number]->numbers[static_cast<std::size_t>(local)] =
                     weights.all[number]->numbers[static_cast<std::size_t>(index)];
             });
         }
-        run_layer(planned, batch, share.count, own_views, gradient_views, buffers, own.x.view, own.y.view, own.dy.view,
+        run_layer(layer, batch, share.count, own_views, gradient_views, buffers, own.x.view, own.y.view, own.dy.view,
                   mine, what.gradients);
         const std::lock_guard lock{one_at_a_time};
-        each_number(planned, whole, [&](std::size_t number, integer local, integer index) {
+        each_number(layer, whole, [&](std::size_t number, integer local, integer index) {
             seen.gradients[number][static_cast<std::size_t>(index)] +=
                 gradients.all[number]->numbers[static_cast<std::size_t>(local)];
         });

@@ -91,7 +91,7 @@ template <class T> struct dispatched_experts {
     }
     /// Rows that one rank's tokens are received in, of those that split an expert: no more than can come.
     [[nodiscard]] constexpr integer reserve(extents shape) const {
-        const integer tokens = share_of{std::max(shape.tokens(), of.most_tokens), of.tensor.ranks, 0}.each;
+        const integer tokens = share_of{std::max(shape.most_tokens(), of.most_tokens), of.tensor.ranks, 0}.each;
         const integer rows = rounded_up(of.expert_tokens * static_cast<double>(tokens * top_k()));
         return std::max<integer>(1, std::min(rows, of.expert.ranks * capacity(tokens)));
     }
