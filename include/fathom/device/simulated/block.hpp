@@ -91,19 +91,24 @@ template <int Threads> class tile {
             device::fragment_b b;
         };
         const auto* slots = exchange(given{a, b}, "mma", where);
-        const auto half_of = [](std::uint32_t word, int half) {
-            return static_cast<float>(std::bit_cast<bf16>(static_cast<std::uint16_t>(word >> (16 * half))));
+        const auto unpack = [](std::uint32_t word, float* to) {
+            for (int half = 0; half < 2; ++half)
+                to[half] = std::bit_cast<bf16>(static_cast<std::uint16_t>(word >> (16 * half)));
         };
+        // The two rows of a and the two columns of b that this lane's sums need, each from the four lanes that hold it.
         const int lane = thread_rank();
-        for (int r = 0; r < 4; ++r) {
-            const int row = device::fragment_c::row(lane, r), column = device::fragment_c::column(lane, r);
-            float sum = 0;
-            for (int k = 0; k < 16; ++k) {  // the lanes and registers that hold a[row, k] and b[k, column]
-                const int a_register = row / 8 + 2 * (k / 8), b_register = k / 8;
-                const auto from_a = value_of<given>(slots, row % 8 * 4 + k % 8 / 2);
-                const auto from_b = value_of<given>(slots, column * 4 + k % 8 / 2);
-                sum += half_of(from_a.a.registers[a_register], k % 2) * half_of(from_b.b.registers[b_register], k % 2);
+        float rows[2][16], columns[2][16];
+        for (int q = 0; q < 4; ++q) {
+            const auto from_a = value_of<given>(slots, lane / 4 * 4 + q).a;
+            for (int r = 0; r < 4; ++r) unpack(from_a.registers[r], rows[r % 2] + 2 * q + 8 * (r / 2));
+            for (int column = 0; column < 2; ++column) {
+                const auto from_b = value_of<given>(slots, (2 * (lane % 4) + column) * 4 + q).b;
+                for (int r = 0; r < 2; ++r) unpack(from_b.registers[r], columns[column] + 2 * q + 8 * r);
             }
+        }
+        for (int r = 0; r < 4; ++r) {
+            float sum = 0;
+            for (int k = 0; k < 16; ++k) sum += rows[r / 2][k] * columns[r % 2][k];
             c.registers[r] += sum;
         }
     }
