@@ -148,7 +148,7 @@ template <class Run> bool resume(Run& run, const std::string& folder) {
         fail(path, ": format is ", found, ", expected ", detail::format);
     const std::string saved_on = detail::text_of_layout(description.at("layout"));
     const std::string here = detail::text_of_layout(json::value{detail::layout_of(run)});
-    safetensors::detail::within(text_of("saved on ", saved_on, ", to go on on ", here), [&] {
+    safetensors::detail::within(text_of("saved by ranks of ", saved_on, ", read by ranks of ", here), [&] {
         const std::string weights = number_name<typename Run::engine_type::T>;
         if (const std::string& found = description.at("weights").as_string(); found != weights)
             fail(path, ": weights are ", found, ", expected ", weights, " as the recipe says");
