@@ -4,5 +4,6 @@
 #include <fathom/parallel/degrees.hpp>           // IWYU pragma: export
 #include <fathom/parallel/expert_placement.hpp>  // IWYU pragma: export
 #include <fathom/parallel/mesh.hpp>              // IWYU pragma: export
+#include <fathom/parallel/mesh_ranks.hpp>        // IWYU pragma: export
 #include <fathom/parallel/schedule.hpp>          // IWYU pragma: export
 #include <fathom/parallel/stages.hpp>            // IWYU pragma: export

@@ -1,6 +1,7 @@
 // The front door of the room of when each thing happens: starting, steps, checkpoints, generation.
 #pragma once
 
+#include <fathom/train/any_of.hpp>       // IWYU pragma: export
 #include <fathom/train/checkpoint.hpp>   // IWYU pragma: export
 #include <fathom/train/diagnose.hpp>     // IWYU pragma: export
 #include <fathom/train/engine.hpp>       // IWYU pragma: export

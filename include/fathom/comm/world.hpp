@@ -7,8 +7,7 @@
 #include <fathom/comm/barrier.hpp>
 #include <fathom/comm/link.hpp>
 #include <fathom/core/error.hpp>
-#include <fathom/parallel/degrees.hpp>
-#include <string>
+#include <fathom/parallel/mesh_ranks.hpp>
 #include <string_view>
 
 namespace fathom {
@@ -33,18 +32,12 @@ class world {
     /// Waits until all ranks are here.
     void meet(const char* label) const { ranks_.run(comm::barrier().from(label)); }
     /// Errors: another number of ranks than Mesh has, or none of the numbers that it can have.
-    template <class Mesh> void require_ranks() const { require_ranks(degrees_of<Mesh>(1), Mesh::dp_degree == any); }
-    void require_ranks(const degrees& mesh, bool any_dp) const {
-        const integer ranks = mesh.ranks();
-        if (any_dp ? size() % ranks == 0 : size() == ranks) return;
-        const std::string found = text_of("found ", size(), size() == 1 ? " rank" : " ranks");
-        const std::string product = text_of("dp ", any_dp ? std::string{"any"} : text_of(mesh.dp), " x pp ", mesh.pp,
-                                            " x tp ", mesh.tp, " x cp ", mesh.cp);
-        if (any_dp)
-            fail(found, ", expected a multiple of the ", ranks, " of a mesh with ", product,
-                 "; start as many (--threads ", ranks, " or mpirun -n ", ranks, ")");
-        fail(found, ", expected the ", ranks, " of a mesh with ", product, "; start as many (--threads ", ranks,
-             " or mpirun -n ", ranks, "), or write dp<any>");
+    template <class Mesh> void require_ranks() const { require_ranks(mesh_ranks_of<Mesh>()); }
+    void require_ranks(const mesh_ranks& wanted) const {
+        if (wanted.fit(size())) return;
+        fail("found ", size(), size() == 1 ? " rank" : " ranks", ", expected ", wanted.text(),
+             "; start as many (--threads ", wanted.each(), " or mpirun -n ", wanted.each(), ")",
+             wanted.any_dp ? "" : ", or write dp<any>");
     }
     /// A line on standard output, on one rank.
     void print(std::string_view line) const {

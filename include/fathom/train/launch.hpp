@@ -115,10 +115,11 @@ inline void run_ranks(integer threads, const rank_body& body) {
 
 }  // namespace detail
 
-/// Runs body(world) once a rank of Mesh: as the processes of an MPI launcher (with <fathom/mpi.hpp>), as so many
-/// threads as `--threads N` says, or alone. Takes that option out of the arguments. Gives back the process's exit
-/// status: the largest that a body in it gave (void is 0), or 1 after an exception, such as of another number of ranks
-/// than Mesh has; its text goes to standard error. Ctrl-C and SIGTERM set world.stop_requested().
+/// Runs body(world) once a rank of Mesh, which is a mesh or any_of<recipe...>: as the processes of an MPI launcher
+/// (with <fathom/mpi.hpp>), as so many threads as `--threads N` says, or alone. Takes that option out of the arguments.
+/// Gives back the process's exit status: the largest that a body in it gave (void is 0), or 1 after an exception, such
+/// as of another number of ranks than Mesh has; its text goes to standard error. Ctrl-C and SIGTERM set
+/// world.stop_requested().
 template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
     const detail::signal_watch signals;
     struct ranks_body {
@@ -128,7 +129,10 @@ template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body
     const auto call = [](void* of, const comm::link& ranks, integer neighbours) {
         auto& here = *static_cast<ranks_body*>(of);
         world seen{&detail::stop_flag, ranks, neighbours};
-        seen.require_ranks<Mesh>();
+        if constexpr (requires { Mesh::require_ranks(seen); })
+            Mesh::require_ranks(seen);
+        else
+            seen.require_ranks<Mesh>();
         if constexpr (std::is_void_v<decltype((*here.body)(seen))>) {
             (*here.body)(seen);
         } else {
