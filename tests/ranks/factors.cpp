@@ -41,7 +41,7 @@ constexpr nn::recomputation recomputations[] = {
 
 /// The choices of a run, one number a factor.
 enum factor { mesh, zero, plan, micro_batches, recomputed, depths, tied, packed, ragged, balance, load, factors_count };
-constexpr int levels[] = {9, 2, 7, 5, 4, 3, 2, 2, 2, 2, 3};
+constexpr int levels[] = {9, 4, 7, 5, 4, 3, 2, 2, 2, 2, 3};
 using choice = std::array<int, factors_count>;
 
 integer micro_batches_of(int level) {
