@@ -207,4 +207,179 @@ TEST_CASE("a run goes on in any layout from another's save") {
     }
 }
 
+TEST_CASE("masters, moments and biases keep their bits through a save, and weights are the masters rounded") {
+    const layout layouts[] = {of({.dp = 4}, 1), of({.pp = 2, .tp = 2}), of({.tp = 2, .cp = 2}, 1),
+                              scheduled<schedule::dual_pipe, 2>({.dp = 2, .pp = 2}, 1), one};
+    const scratch_folder folder;
+    write_text(folder / "text.bin");
+    std::map<std::string, std::vector<double>> before;
+    for (const layout& how : layouts) {
+        std::map<std::string, std::vector<double>> now;
+        std::mutex mutex;
+        integer wrong = 0;
+        comm::threads::run(how.mesh.ranks(), [&](auto& mine) {
+            auto run = make_run<bf16>(comm::link{mine}, how);
+            if (!checkpoint::resume(run, folder / "run")) {
+                training_text text{run, folder / "text.bin"};
+                run.step(*text.next());
+            }
+            const std::lock_guard lock{mutex};
+            checkpoint::detail::each_state(run, [&](std::string prefix, const auto& of, const float* numbers, bool) {
+                auto& whole = now[prefix + of.name];
+                whole.resize(static_cast<std::size_t>(of.of_rows * of.of_columns), std::nan(""));
+                for (integer r = 0; r < of.rows; ++r)
+                    for (integer c = 0; c < of.columns; ++c)
+                        whole[static_cast<std::size_t>((of.row + r) * of.of_columns + of.column + c)] =
+                            static_cast<double>(numbers[r * of.columns + c]);
+            });
+            train::each_held_slice(run.engine(), [&](const auto& s) {
+                for (integer i = 0; i < s.of.size(); ++i)
+                    wrong += static_cast<float>(s.weights[i]) == static_cast<float>(bf16{s.master[i]}) ? 0 : 1;
+            });
+        });
+        const std::string text = text_of_layout(how);
+        CAPTURE(text);
+        CHECK(wrong == 0);
+        if (!before.empty()) CHECK(now == before);
+        before = now;
+        // Each writes what the next one reads, with the first one's step.
+        comm::threads::run(how.mesh.ranks(), [&](auto& mine) {
+            auto run = make_run<bf16>(comm::link{mine}, how);
+            if (!checkpoint::resume(run, folder / "run")) {
+                training_text of_run{run, folder / "text.bin"};
+                run.step(*of_run.next());
+            }
+            checkpoint::save(run, folder / "run");
+        });
+    }
+}
+
+TEST_CASE("a save that is cut off is not seen, on any rank, and the one before is used") {
+    const scratch_folder folder;
+    write_text(folder / "text.bin");
+    history seen;
+    go_on_together(of({.tp = 2}), folder.path(), 2, seen);
+    const layout how = of({.dp = 2, .tp = 2}, 1);
+    for (const char* file : {"state-00003-of-00004.safetensors", "run.json", "complete"}) {
+        static std::string cut;
+        cut = file;
+        std::vector<std::string> errors(4);
+        comm::threads::run(4, [&](auto& mine) {
+            auto run = make_run(comm::link{mine}, how);
+            REQUIRE(checkpoint::resume(run, folder / "run"));
+            CHECK(run.steps_done() == 2);
+            training_text text{run, folder / "text.bin"};
+            run.step(*text.next());
+            errors[static_cast<std::size_t>(mine.rank())] = message_of([&] {
+                checkpoint::save(run, folder / "run", 2, [](const char* step, const std::string& path) {
+                    if (std::string_view{step} == "write" && path.ends_with(cut)) fail(path, ": full");
+                });
+            });
+        });
+        for (const std::string& error : errors) CHECK(error != "no error");
+        CHECK(checkpoint::saved_steps(folder / "run").size() == 1);
+    }
+    go_on_together(how, folder.path(), 3, seen);
+    go_on_together(one, folder.path(), 6, seen);
+    compare(seen, unbroken());
+}
+
+TEST_CASE("saves of other models and formats are refused with both layouts") {
+    const scratch_folder folder;
+    write_text(folder / "text.bin");
+    history seen;
+    go_on_together(of({.dp = 2}, 1), folder.path(), 1, seen);
+    const std::string layouts =
+        "saved by ranks of dp 2 pp 1 tp 1 cp 1 ep 1 etp 1 zero 1, read by ranks of dp 1 pp 2 tp 1 cp 1 ep 1 etp 1 zero "
+        "0 schedule one_f_one_b: ";
+    const auto refused = [&](auto&& make) {
+        return message_of([&] {
+            comm::threads::run(2, [&](auto& mine) {
+                auto run = make(comm::link{mine});
+                checkpoint::resume(run, folder / "run");
+            });
+        });
+    };
+    const layout other = of({.pp = 2});
+    const std::string weights = refused([&](const comm::link& ranks) { return make_run<bf16>(ranks, other); });
+    CHECK_MESSAGE(weights.find(layouts) != std::string::npos, weights);
+    CHECK_MESSAGE(weights.find("run.json: weights are ") != std::string::npos, weights);
+    const std::string model = refused([&](const comm::link& ranks) {
+        models::model_config config = tiny::config();
+        config.moe_intermediate_size = 16;
+        return make_run(ranks, other, config);
+    });
+    CHECK_MESSAGE(model.find(layouts) != std::string::npos, model);
+    CHECK_MESSAGE(model.find("moe_intermediate_size") != std::string::npos, model);
+}
+
+TEST_CASE("a pretrained directory is read by ranks that split the model, and written by them to the same bytes") {
+    const scratch_folder folder;
+    write_text(folder / "text.bin");
+    double loss = 0;
+    comm::threads::run(1, [&](auto& mine) {
+        auto run = make_run<double, false>(comm::link{mine}, one);
+        training_text text{run, folder / "text.bin"};
+        run.step(*text.next());
+        loss = run.evaluate(*text.next()).loss;
+        train::save_pretrained(run.engine(), tiny::config(), "", folder / "whole");
+    });
+    const std::string file = contents(folder / "whole/model.safetensors");
+    const layout layouts[] = {of({.pp = 2, .tp = 2}), of({.dp = 4, .ep = 4}, 1), of({.tp = 4, .ep = 2, .etp = 2}),
+                              scheduled<schedule::dual_pipe, 2>({.pp = 2})};
+    for (const layout& how : layouts) {
+        const std::string text = text_of_layout(how);
+        CAPTURE(text);
+        double found = 0;
+        comm::threads::run(how.mesh.ranks(), [&](auto& mine) {
+            auto run = make_run(comm::link{mine}, how);
+            train::load_pretrained(run.engine(), folder / "whole");
+            training_text of_run{run, folder / "text.bin"};
+            (void)of_run.next();
+            const double seen = run.evaluate(*of_run.next()).loss;
+            if (mine.rank() == 0) found = seen;
+            train::save_pretrained(run.engine(), tiny::config(), "", folder / "split");
+            train::save_pretrained(run.engine(), tiny::config(), "", folder / "parts", 20'000);
+        });
+        CHECK(std::abs(found - loss) < 1e-10 * loss);
+        CHECK(contents(folder / "split/model.safetensors") == file);
+        CHECK(contents(folder / "split/config.json") == contents(folder / "whole/config.json"));
+        CHECK_NOTHROW(checkpoint::check_directory(folder / "split"));
+        const auto whole = safetensors::open_model_directory(folder / "whole");
+        const auto parts = safetensors::open_model_directory(folder / "parts");
+        CHECK(parts.files().size() > 1);
+        REQUIRE(parts.tensors().size() == whole.tensors().size());
+        for (const auto& tensor : whole.tensors()) CHECK(std::ranges::equal(parts.at(tensor.name).bytes, tensor.bytes));
+        std::filesystem::remove_all(folder / "parts");
+    }
+}
+
+TEST_CASE("ranks that split a model refuse a directory with other tensors than its own") {
+    const scratch_folder folder;
+    comm::threads::run(1, [&](auto& mine) {
+        auto run = make_run<double, false>(comm::link{mine}, one);
+        train::save_pretrained(run.engine(), tiny::config(), "", folder / "whole");
+    });
+    const auto refused = [&] {
+        return message_of([&] {
+            comm::threads::run(2, [&](auto& mine) {
+                auto run = make_run(comm::link{mine}, of({.pp = 2}));
+                train::load_pretrained(run.engine(), folder / "whole");
+            });
+        });
+    };
+    CHECK(refused() == "no error");
+    const safetensors::file whole{folder / "whole/model.safetensors"};
+    auto tensors = whole.tensors();
+    std::vector<double> more(3);
+    tensors.push_back({"model.more", safetensors::dtype::f64, {3}, std::as_bytes(std::span<const double>{more}), {}});
+    safetensors::write(folder / "whole/model.safetensors", tensors);
+    CHECK(refused().find("tensor model.more of shape [3] and type F64 is not in the described model") !=
+          std::string::npos);
+    tensors.pop_back();
+    std::erase_if(tensors, [](const auto& t) { return t.name == "lm_head.weight"; });
+    safetensors::write(folder / "whole/model.safetensors", tensors);
+    CHECK(refused().find("tensor lm_head.weight is missing, expected shape [40, 24]") != std::string::npos);
+}
+
 }  // namespace fathom
