@@ -7,11 +7,11 @@
 #include <fathom/core/random_stream.hpp>
 #include <fathom/models/families.hpp>
 #include <fathom/train/diagnose.hpp>
-#include <fathom/train/engine.hpp>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
+#include "engines.hpp"
 
 #include "../unit/scratch_folder.hpp"
 

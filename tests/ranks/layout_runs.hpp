@@ -9,12 +9,12 @@
 #include <fathom/comm.hpp>
 #include <fathom/core/random_stream.hpp>
 #include <fathom/models/families.hpp>
-#include <fathom/train/engine.hpp>
 #include <fathom/train/pretrained.hpp>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
+#include "engines.hpp"
 
 namespace fathom::test {
 
