@@ -14,6 +14,11 @@
 #include <utility>
 #include <vector>
 
+/// How the address sanitizer is told of fibers; not there without it.
+extern "C" void __sanitizer_start_switch_fiber(void** kept, const void* bottom, std::size_t size) __attribute__((weak));
+extern "C" void __sanitizer_finish_switch_fiber(void* kept, const void** bottom, std::size_t* size)
+    __attribute__((weak));
+
 namespace fathom::simulated::detail {
 
 /// Where in a kernel's source something happens.
@@ -90,7 +95,10 @@ class machine {
         }
         me.waits = &g;
         me.generation = g.generation;
+        leave(me);
         me.scheduler = std::move(me.scheduler).resume();
+        arrive(me);
+        if (stopping_) throw stopped{};
         me.waits = nullptr;
     }
 
@@ -185,7 +193,10 @@ class machine {
         int batch = 0;
         std::vector<copy> copies;
         bool ended = false;
+        void* kept = nullptr;  // the address sanitizer's
     };
+    /// Thrown in the fibers of a block that has failed, so that they end.
+    struct stopped {};
     /// Boost's allocator of stacks, over memory that blocks use one after the other.
     struct stack_of {
         std::byte* memory;
@@ -226,17 +237,42 @@ class machine {
     template <class Body> boost::context::fiber live(int thread, boost::context::fiber&& back, Body& body) {
         fiber& me = all_[static_cast<std::size_t>(thread)];
         me.scheduler = std::move(back);
+        arrive(me);
         try {
-            body(thread);
-            if (!me.copies.empty())
+            if (!stopping_) body(thread);
+            if (!stopping_ && !me.copies.empty())
                 fault("ends with ", me.copies.size(), " asynchronous copies that it did not wait for");
-        } catch (const boost::context::detail::forced_unwind&) {
-            throw;  // how Boost takes the stack of a fiber down that will not run again
+        } catch (const stopped&) {
         } catch (...) {
             failure_ = std::current_exception();
         }
         me.ended = true;
+        if (__sanitizer_start_switch_fiber != nullptr)
+            __sanitizer_start_switch_fiber(nullptr, scheduler_bottom_, scheduler_size_);
         return std::move(me.scheduler);
+    }
+    void leave(fiber& from) {
+        if (__sanitizer_start_switch_fiber != nullptr)
+            __sanitizer_start_switch_fiber(&from.kept, scheduler_bottom_, scheduler_size_);
+    }
+    void arrive(fiber& at) {
+        if (__sanitizer_finish_switch_fiber != nullptr)
+            __sanitizer_finish_switch_fiber(at.kept, &scheduler_bottom_, &scheduler_size_);
+    }
+    /// Runs a thread until it waits or ends.
+    void resume(int thread) {
+        current_ = thread;
+        fiber& next = all_[static_cast<std::size_t>(thread)];
+        void* kept = nullptr;
+        if (__sanitizer_start_switch_fiber != nullptr)
+            __sanitizer_start_switch_fiber(&kept, stacks_[static_cast<std::size_t>(thread)].get(), stack_bytes);
+        next.self = std::move(next.self).resume();
+        if (__sanitizer_finish_switch_fiber != nullptr) __sanitizer_finish_switch_fiber(kept, nullptr, nullptr);
+    }
+    void stop_all() {
+        stopping_ = true;
+        for (int t = 0; t < threads_; ++t)
+            if (!all_[static_cast<std::size_t>(t)].ended) resume(t);
     }
 
     void schedule() {
@@ -245,12 +281,11 @@ class machine {
             for (int t = 0; t < threads_; ++t) {
                 fiber& next = all_[static_cast<std::size_t>(t)];
                 if (next.ended || (next.waits != nullptr && next.waits->generation == next.generation)) continue;
-                current_ = t;
                 moved = true;
-                next.self = std::move(next.self).resume();
+                resume(t);
                 left -= next.ended;
                 if (failure_) {
-                    all_.clear();
+                    stop_all();
                     std::rethrow_exception(std::exchange(failure_, nullptr));
                 }
             }
@@ -275,11 +310,9 @@ class machine {
         if (!other.ended)
             text += text_of(" waits in ", other.waits->what, " at ", name(other.waits->where.file), ":",
                             other.waits->where.line);
+        stop_all();
         current_ = waiting;
-        const int number = block_;
-        all_.clear();
-        fail("kernel ", kernel_, ", block ", number, ", thread ", current_, ": ", text,
-             ", expected all threads of the group in one place");
+        fault(text, ", expected all threads of the group in one place");
     }
     int group_size(int thread) {
         const group* g = all_[static_cast<std::size_t>(thread)].waits;
@@ -362,7 +395,10 @@ class machine {
     std::vector<group> groups_;
     group whole_;
     std::exception_ptr failure_;
-    std::vector<fiber> all_;  // last: fibers are taken down while all else is still there
+    bool stopping_ = false;
+    const void* scheduler_bottom_ = nullptr;
+    std::size_t scheduler_size_ = 0;
+    std::vector<fiber> all_;
     int block_ = 0, current_ = 0;
     std::uint32_t now_ = 0;
 };
