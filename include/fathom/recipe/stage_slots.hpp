@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fathom/core/bytes.hpp>
 #include <fathom/parallel/schedule/table.hpp>
 
 namespace fathom::planning {
