@@ -29,6 +29,7 @@ struct sharding {
     integer within = 0;        // data ranks that shard, where others have copies of their shards; 0: all
 
     constexpr sharding() = default;
+    /// Errors: data ranks that `shard_within` does not divide.
     constexpr sharding(const degrees& d, integer zero_stage, integer shard_within = 0)
         : data(d.dp * d.cp),
           stage(d.stage_ranks()),
@@ -36,7 +37,10 @@ struct sharding {
           tensor(d.tp),
           zero(zero_stage),
           expert_ranks(d.ep * d.etp),
-          within(shard_within) {}
+          within(shard_within) {
+        if (within > 0 && data % within != 0)
+            fail("sharding: found ", data, " data ranks (dp x cp), expected a multiple of shard_within<", within, ">");
+    }
     /// All that hold the same.
     [[nodiscard]] constexpr integer group(copies of) const {
         return of == copies::data ? data : of == copies::stage ? stage : experts;
@@ -102,10 +106,11 @@ struct flat_array {
 };
 /// Sizes of a rank's flat arrays.
 struct flat_sizes {
-    /// One block works while the next one's weights, or the last one's gradients, are on their way.
+    /// One block works while the next one's weights, or the last one's gradients, are on their way. A rank with no more
+    /// blocks than that has nothing to gain: they stay whole.
     static constexpr integer most_rooms = 2;
     integer whole = 0, shards = 0, parts = 0, largest_storage = 0;
-    integer rooms = 0;
+    integer rooms = 0;  // 0: no blocks take turns
     flat_array weights, gradients;
 };
 
@@ -114,14 +119,16 @@ template <class Transformer> constexpr flat_sizes flat_sizes_of(const Transforme
     flat_sizes sizes;
     integer times = 0, blocks = 0;
     bool of_blocks = false;
+    model.each_storage([&](integer n, bool are_blocks) { blocks += are_blocks ? n : 0; }, [](const nn::storage&) {});
+    sizes.rooms = blocks > flat_sizes::most_rooms ? flat_sizes::most_rooms : 0;
     std::array<integer, 3> sums{};
     const auto close = [&] {
         integer weights = 0, gradients = 0;  // that take turns
         for (const copies c : all_copies) {
             integer& sum = sums[static_cast<std::size_t>(c)];
             const integer padded = how.padded(c, sum), shard = how.shard(c, padded);
-            const bool turns_weights = of_blocks && how.shards_weights(c);
-            const bool turns_gradients = of_blocks && how.shards_gradients(c);
+            const bool turns_weights = of_blocks && sizes.rooms > 0 && how.shards_weights(c);
+            const bool turns_gradients = of_blocks && sizes.rooms > 0 && how.shards_gradients(c);
             sizes.whole += times * padded;
             sizes.shards += times * shard;
             sizes.weights.stays += times * (turns_weights ? shard : padded);
@@ -132,7 +139,6 @@ template <class Transformer> constexpr flat_sizes flat_sizes_of(const Transforme
         }
         sizes.weights.room = std::max(sizes.weights.room, weights);
         sizes.gradients.room = std::max(sizes.gradients.room, gradients);
-        blocks += of_blocks ? times : 0;
     };
     model.each_storage(
         [&](integer n, bool are_blocks) {
@@ -146,7 +152,6 @@ template <class Transformer> constexpr flat_sizes flat_sizes_of(const Transforme
             sizes.largest_storage = std::max(sizes.largest_storage, facts.size());
         });
     close();
-    sizes.rooms = std::min(blocks, flat_sizes::most_rooms);
     return sizes;
 }
 
@@ -175,12 +180,13 @@ template <class Transformer> flat_layout flat_layout_of(const Transformer& model
         while (end < made.storages.size() && group[end] == group[begin]) ++end;
         const integer layer = made.storages[begin].facts.layer;
         const bool is_block = layer >= 0 && layer < model.layers();
-        const integer room = is_block ? blocks++ % made.sizes.rooms : 0;
+        const bool takes_turns = is_block && made.sizes.rooms > 0;
+        const integer room = takes_turns ? blocks++ % made.sizes.rooms : 0;
         integer weights_room = made.sizes.weights.count(room), gradients_room = made.sizes.gradients.count(room);
-        const auto place = [&](bool takes_turns, integer& stays, integer& in_room, const bucket& b) {
+        const auto place = [&](bool as_shard, integer& stays, integer& in_room, const bucket& b) {
             const integer first = stays, turn = in_room;
-            (takes_turns ? in_room : stays) += b.count;
-            if (!takes_turns) return placed_numbers{.whole = first};
+            (as_shard ? in_room : stays) += b.count;
+            if (!as_shard) return placed_numbers{.whole = first};
             stays += how.shard(b.over, b.count);
             return placed_numbers{.whole = turn, .shard = first};
         };
@@ -203,8 +209,8 @@ template <class Transformer> flat_layout flat_layout_of(const Transformer& model
             next.count = how.padded(c, next.count);
             whole += next.count;
             shards += how.shard(c, next.count);
-            next.weights = place(is_block && how.shards_weights(c), weights, weights_room, next);
-            next.gradients = place(is_block && how.shards_gradients(c), gradients, gradients_room, next);
+            next.weights = place(takes_turns && how.shards_weights(c), weights, weights_room, next);
+            next.gradients = place(takes_turns && how.shards_gradients(c), gradients, gradients_room, next);
             for (std::size_t i = begin; i < end; ++i) {
                 placed_storage& s = made.storages[i];
                 if (how.of(s.facts) != c) continue;

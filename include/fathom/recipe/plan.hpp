@@ -100,7 +100,7 @@ constexpr plan plan_at(const start_of<Replicas, MicroBatches>&, integer pipeline
     constexpr auto whole = transformer_of<Recipe>();
     constexpr degrees mesh = degrees_of<typename Recipe::layout>(Replicas);
     rank_shape shape{.batch = Recipe::batch, .workers = 1};
-    shape.shards = sharding{mesh, Recipe::zero_stage};
+    shape.shards = sharding{mesh, Recipe::zero_stage, Recipe::shard_ranks};
     if constexpr (Recipe::split) {
         constexpr integer count = MicroBatches > 0 ? MicroBatches : 2 * mesh.pp;
         constexpr schedule::table table =

@@ -17,8 +17,12 @@ namespace fathom {
 template <integer N> struct sequence_length { static constexpr integer value = N; };
 /// The most sequences of a micro-batch; a batch may have fewer.
 template <integer N> struct micro_batch { static constexpr integer value = N; };
-/// The ZeRO stage: what is sharded over the data axes. 0: nothing.
+/// The ZeRO stage: what is sharded over the data axes. 0: nothing, 1: the optimizer's state, 2: gradients of blocks,
+/// too, 3: weights of blocks, too. A block is whole where it works; ends and modules of multi-token prediction always
+/// are.
 template <integer N> struct zero { static constexpr integer value = N; };
+/// ZeRO shards over N neighbouring data ranks, as those of one node are; others have copies of these shards.
+template <integer N> struct shard_within { static constexpr integer value = N; };
 
 /// Optimizers.
 namespace optimizer {
@@ -88,6 +92,7 @@ template <class T> struct training_word { static constexpr int kind = 0; };
 template <integer N> struct training_word<sequence_length<N>> { static constexpr int kind = 1; };
 template <integer N> struct training_word<micro_batch<N>> { static constexpr int kind = 2; };
 template <integer N> struct training_word<zero<N>> { static constexpr int kind = 4; };
+template <integer N> struct training_word<shard_within<N>> { static constexpr int kind = 128; };
 template <class Word>
 requires is_schedule<Word>
 struct training_word<Word> {
@@ -140,9 +145,11 @@ template <class Precision> struct third_is_a_precision {
                   "after the mesh.");
 };
 template <class... Words> struct only_training_words {
-    static_assert(((detail::training_word<Words>::kind != 0) && ...),
-                  "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, "
-                  "schedule::..., stages<...>, optimizer::..., zero<N> and recompute<...> come after the precision.");
+    static_assert(
+        ((detail::training_word<Words>::kind != 0) && ...),
+        "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, "
+        "schedule::..., stages<...>, optimizer::..., zero<N>, shard_within<N> and recompute<...> come after the "
+        "precision.");
     static_assert((detail::training_word<Words>::kind + ... + 0) == (detail::training_word<Words>::kind | ... | 0),
                   "fathom: a word of training<> is given twice. fix: keep one of the two.");
 };
@@ -167,6 +174,16 @@ template <class Stage, integer Degree> struct sharding_has_ranks {
                   "fathom: ZeRO shards over data-parallel ranks and there is one. fix: write zero<0>, or give the mesh "
                   "dp<N> or dp<any>.");
 };
+template <class Within, class Stage, class Degree> struct shards_have_copies {
+    static_assert(
+        Within::value == 0 || Stage::value > 0,
+        "fathom: shard_within<N> without anything to shard. fix: add zero<1>, zero<2> or zero<3>, or leave it "
+        "out.");
+    static_assert(Within::value == 0 || Stage::value <= 0 || Degree::value == any ||
+                      (Within::value > 0 && Degree::value % Within::value == 0),
+                  "fathom: ranks that shard must divide the data ranks. fix: pick shard_within<N> where N divides dp x "
+                  "cp.");
+};
 
 /// The numbers of a description, or stand-ins where it is broken, so that one broken rule is one error.
 template <class Model, bool = detail::describes_model<Model>::value> struct positions_of {
@@ -180,27 +197,34 @@ template <class Model> struct positions_of<Model, true> {
 template <class Mesh, bool = detail::describes_mesh<Mesh>::value> struct data_degree_of {
     static constexpr integer value = any;
 };
-template <class Mesh> struct data_degree_of<Mesh, true> { static constexpr integer value = Mesh::dp_degree; };
+template <class Mesh> struct data_degree_of<Mesh, true> {
+    static constexpr integer value = Mesh::dp_degree == any ? any : Mesh::dp_degree * layout_of<Mesh>::value.cp;
+};
+/// Data ranks, as the notes after an error name them.
+template <integer N> struct data_ranks { static constexpr integer value = N; };
 
 }  // namespace rule
 
 /// training<model, mesh, precision, words...>. The batch is looked for in the precision's place, too: one that is left
 /// out is one broken rule.
 template <class Model, class Mesh, class Precision, class... Words>
-struct training : rule::first_is_a_model<Model>,
-                  rule::second_is_a_mesh<Mesh>,
-                  rule::third_is_a_precision<Precision>,
-                  rule::only_training_words<Words...>,
-                  rule::batch_is_not_empty<detail::word_of<sequence_length, 0, Precision, Words...>,
-                                           detail::word_of<micro_batch, 0, Precision, Words...>>,
-                  rule::sequence_fits_the_model<detail::word_of<sequence_length, 0, Precision, Words...>,
-                                                rule::positions_of<Model>::positions>,
-                  rule::sequence_outlasts_prediction<detail::word_of<sequence_length, 0, Precision, Words...>,
-                                                     rule::positions_of<Model>::depths>,
-                  rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value>,
-                  rule::model_fits_the_mesh<Model, Mesh, detail::word_of<sequence_length, 0, Precision, Words...>,
-                                            typename detail::schedule_of<Words...>::type,
-                                            typename detail::stages_of<Words...>::type> {
+struct training
+    : rule::first_is_a_model<Model>,
+      rule::second_is_a_mesh<Mesh>,
+      rule::third_is_a_precision<Precision>,
+      rule::only_training_words<Words...>,
+      rule::batch_is_not_empty<detail::word_of<sequence_length, 0, Precision, Words...>,
+                               detail::word_of<micro_batch, 0, Precision, Words...>>,
+      rule::sequence_fits_the_model<detail::word_of<sequence_length, 0, Precision, Words...>,
+                                    rule::positions_of<Model>::positions>,
+      rule::sequence_outlasts_prediction<detail::word_of<sequence_length, 0, Precision, Words...>,
+                                         rule::positions_of<Model>::depths>,
+      rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value>,
+      rule::shards_have_copies<detail::word_of<shard_within, 0, Words...>, detail::word_of<zero, 0, Words...>,
+                               rule::data_ranks<rule::data_degree_of<Mesh>::value>>,
+      rule::model_fits_the_mesh<Model, Mesh, detail::word_of<sequence_length, 0, Precision, Words...>,
+                                typename detail::schedule_of<Words...>::type,
+                                typename detail::stages_of<Words...>::type> {
     using model = Model;
     using layout = Mesh;
     using numbers = Precision;
@@ -210,6 +234,7 @@ struct training : rule::first_is_a_model<Model>,
     static constexpr optim::decay decay = detail::decay_of<Words...>::value;
     static constexpr integer dp_degree = rule::data_degree_of<Mesh>::value;  // or any
     static constexpr integer zero_stage = detail::word_of<zero, 0, Words...>::value;
+    static constexpr integer shard_ranks = detail::word_of<shard_within, 0, Words...>::value;  // 0: all data ranks
     using pipeline_schedule = typename detail::schedule_of<Words...>::type;
     /// Whether ranks split the model or its sequences.
     static constexpr bool split = rule::layout_of<Mesh>::value.split();

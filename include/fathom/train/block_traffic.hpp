@@ -103,7 +103,7 @@ template <class T> class block_traffic final : public models::block_watch {
     void begins_gradients(integer number, bool early) override {
         if (how_.zero < 2) return;
         const block& of = blocks_[static_cast<std::size_t>(number)];
-        if (early && !how_.shards_gradients(planning::copies::experts)) return;
+        if (early && !shares_experts(of)) return;
         room& r = gradient_rooms_[of.room];
         if (r.of != number || !r.open) {
             take_in(r);
@@ -185,6 +185,11 @@ template <class T> class block_traffic final : public models::block_watch {
     template <class Call> void each_shared(const block& of, Call&& call) const {
         for (std::size_t i = of.first; i < of.first + of.count; ++i)
             if (layout_.buckets[i].gradients.shard >= 0) call(layout_.buckets[i]);
+    }
+    [[nodiscard]] bool shares_experts(const block& of) const {
+        bool shares = false;
+        each_shared(of, [&](const planning::bucket& b) { shares = shares || b.over == planning::copies::experts; });
+        return shares;
     }
     void divide(A* numbers, integer count) {
         if (predivide_ != 1) ops::scale(queue_, matrix<A>{numbers, 1, count}, 1 / predivide_);

@@ -9,6 +9,7 @@
 #include <fathom/device/host/memory.hpp>
 #include <fathom/optim/gradient_norm.hpp>
 #include <fathom/train/engine.hpp>
+#include <fathom/train/held_slices.hpp>
 #include <fathom/train/pretrained.hpp>
 #include <fathom/train/saved_batch.hpp>
 #include <optional>
@@ -313,30 +314,29 @@ template <class Engine> class examination {
     std::optional<finding> found_;
 };
 
-/// Of a split model: repeats the step and looks at the gradients that it leaves, the last parameter first.
+/// Of ranks that do not hold a whole model, or not all of its gradients: repeats the step and looks at the gradients
+/// that it leaves.
 template <class Engine>
 std::optional<finding> look_at_what_is_left(Engine& engine, const batch_view& batch, const step_settings& settings) {
     engine.accumulate(batch, settings);
     std::optional<finding> found;
-    engine.each_part([&](const auto& p, const nn::part& part) {
-        for (integer n = 0; n < part.count; ++n) {
-            const auto rows = p.gradient.rows_at(part.first + n * part.step, part.rows);
-            integer first = -1;
-            optim::find_non_finite(engine.queue(), rows, &first);
-            if (first < 0) continue;
-            const integer row = first / rows.width, column = first % rows.width;
-            found = finding{.step = engine.steps_done() + 1,
-                            .micro_batch = 0,
-                            .layer = p.storage.layer,
-                            .layer_name = p.storage.layer < 0 ? "ends of the model" : "block",
-                            .operation = "gradient of a weight",
-                            .backward = true,
-                            .tensor = "gradient of " + numbered_name(p.name, part.number + n),
-                            .row = part.row + row,
-                            .column = p.storage.column + column,
-                            .value = static_cast<double>(rows(row, column)),
-                            .weight = {}};
-        }
+    each_held_slice(engine, [&](const auto& s) {
+        const matrix rows{s.gradients, s.of.rows, s.of.columns};
+        integer first = -1;
+        optim::find_non_finite(engine.queue(), rows, &first);
+        if (found || first < 0) return;
+        const integer row = first / rows.width, column = first % rows.width;
+        found = finding{.step = engine.steps_done() + 1,
+                        .micro_batch = 0,
+                        .layer = s.layer,
+                        .layer_name = s.layer < 0 ? "ends of the model" : "block",
+                        .operation = "gradient of a weight",
+                        .backward = true,
+                        .tensor = "gradient of " + s.of.name,
+                        .row = s.of.row + row,
+                        .column = s.of.column + column,
+                        .value = static_cast<double>(rows(row, column)),
+                        .weight = {}};
     });
     return found;
 }
@@ -345,14 +345,13 @@ std::optional<finding> look_at_what_is_left(Engine& engine, const batch_view& ba
 
 /// Repeats the step that `batch` and `settings` give on the engine's weights, which stay, and finds the first number
 /// that is not finite: forward layer by layer, then backward. Nothing if there is none. Overwrites gradients and loads,
-/// as a step does; takes memory for one layer beside the engine's. Where ranks split the model, all call it together,
-/// and what is looked at is the gradients. Errors: those of a step.
+/// as a step does; takes memory for one layer beside the engine's. Where ranks split the model, or shard gradients,
+/// all call it together, and what is looked at is the gradients. Errors: those of a step.
 template <class Engine>
 std::optional<finding> diagnose(Engine& engine, const batch_view& batch, const step_settings& settings) {
-    if constexpr (Engine::transformer::split)
-        return detail::look_at_what_is_left(engine, batch, settings);
-    else
-        return detail::examination<Engine>{engine}.examine(batch, settings);
+    if constexpr (!Engine::transformer::split)
+        if (engine.shape().shards.zero <= 1) return detail::examination<Engine>{engine}.examine(batch, settings);
+    return detail::look_at_what_is_left(engine, batch, settings);
 }
 
 /// Returns if loss and gradient norm of the step that gave `seen` are finite. Otherwise saves the batch as `path` and

@@ -85,6 +85,10 @@ template <class Transformer> class engine {
     [[nodiscard]] std::int64_t steps_done() const { return memory_.state->step; }
     void set_steps_done(std::int64_t steps) { memory_.state->step = steps; }
 
+    /// Whether replicas wait for each other in every micro-batch, of which they must have equally many.
+    [[nodiscard]] bool meets_replicas() const {
+        return links_.of.dp > 1 && (shape_.shards.zero > 1 || links_.of.pp * links_.of.ep * links_.of.etp > 1);
+    }
     /// Weights as products read them, from the master weights: after these were loaded. All ranks call it together.
     void round_weights() {
         if (shape_.trains) state_->start_weights(queue_);
@@ -289,9 +293,9 @@ template <class Transformer> class engine {
                  ": twice the ", links_.of.cp, " context ranks");
         count(b);
     }
-    /// Errors: replicas with other numbers of micro-batches, where they wait for each other in every one.
+    /// Errors: replicas that meet and have other numbers of micro-batches.
     void require_alike(integer micro_batches) const {
-        if (shape_.shards.zero < 2 && links_.of.pp == 1 && links_.of.ep * links_.of.etp == 1) return;
+        if (!meets_replicas()) return;
         constexpr integer most = 1 << 20;
         integer seen[2] = {micro_batches * most + links_.at.dp, (most - micro_batches) * most + links_.at.dp};
         links_.replica.run(comm::all_reduce(seen, 2, comm::reduction::max).from("numbers of micro-batches"));

@@ -33,12 +33,12 @@ template <class Engine> class generator {
     static constexpr integer piece = 64;
 
     /// For `sequences` texts of at most `length` tokens, prompts included. Errors: no text, or a length that the model
-    /// has no positions for.
+    /// has no positions for, or weights of blocks that are sharded over ranks.
     generator(Engine& engine, integer sequences, integer length)
         : engine_(engine),
           shape_(shape_of(sequences, length, engine.queue().workers_count())),
           decoder_{engine.model()},
-          block_(checked_bytes(engine.model(), shape_)),
+          block_(checked_bytes(engine, shape_)),
           queue_(engine.queue()) {
         arena all{block_.data(), block_.size()};
         candidates_ = {all.take<candidate>(decoder_.of.of.vocab_size),
@@ -143,7 +143,12 @@ template <class Engine> class generator {
         models::decoder<transformer>{model}.carve(counted, shape, nullptr);
         return counted.peak();
     }
-    static integer checked_bytes(const transformer& model, const models::decoder_shape& shape) {
+    static integer checked_bytes(const Engine& engine, const models::decoder_shape& shape) {
+        const transformer& model = engine.model();
+        if (engine.shape().shards.zero > 2)
+            fail(
+                "generate: found blocks whose weights are sharded over ranks (zero<3>), expected all of them on every ",
+                "rank: save_pretrained, and generate from what it writes");
         if (shape.sequences < 1 || shape.capacity < 1 || shape.capacity > model.of.max_position_embeddings)
             fail("generate: found ", shape.sequences, " texts of at most ", shape.capacity,
                  " tokens, expected at least 1 text of 1 to ", model.of.max_position_embeddings,

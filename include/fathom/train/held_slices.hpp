@@ -41,8 +41,10 @@ void each_rectangle(const std::string& name, const nn::storage& facts, const nn:
 /// Numbers of one matrix that a rank keeps, and whether it is the one, of all that keep the same, to write them.
 template <class T, class A> struct held_slice {
     checkpoint::slice of;
+    integer layer = -1;  // as its storage has it
     T* weights = nullptr;
-    A *master = nullptr, *first_moment = nullptr, *second_moment = nullptr;  // of an engine that trains
+    // Of an engine that trains; gradients once they are summed over ranks.
+    A *gradients = nullptr, *master = nullptr, *first_moment = nullptr, *second_moment = nullptr;
     bool writes = false;
 };
 
@@ -62,12 +64,14 @@ template <class Engine, class Call> void each_held_slice(Engine& engine, Call&& 
         for (integer n = 0; n < part.count; ++n) {
             const integer number = part.number + n;
             slice_type s;
+            s.layer = p.storage.layer;
             s.writes = engine.state().writes(bucket, part, p.number + number);
             detail::each_rectangle(detail::numbered_name(p.name, number), p.storage, part, n, begin, begin + held.count,
                                    [&](const checkpoint::slice& of, integer at) {
                                        s.of = of;
                                        s.weights = held.weights + at - begin;
                                        if (trains) {
+                                           s.gradients = held.gradients + at - begin;
                                            s.master = held.master + at - begin;
                                            s.first_moment = held.first_moment + at - begin;
                                            s.second_moment = held.second_moment + at - begin;

@@ -61,7 +61,9 @@ template <class Transformer> class run {
                   {settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay, facts.decay}, ranks,
                   layout) {
         check(settings_);
-        if constexpr (Transformer::split) facts_.plan = planning::lower(model, engine_.shape(), engine_.model());
+        // What a recipe's plan does not know: this rank's share.
+        if (Transformer::split || engine_.shape().shards.zero > 0)
+            facts_.plan = planning::lower(model, engine_.shape(), engine_.model());
         schedule_.check();
         engine_.initialise(settings_.seed);
     }
@@ -153,10 +155,19 @@ template <class Run> class training_text {
         const integer total = loader_.held_out_sequences(), some = run_->facts().batch.sequences;
         for (integer first = 0; first < total; first += run_->replicas().size() * some) {
             const integer mine = std::min(first + run_->replicas().rank() * some, total);
-            const step_result part = run_->evaluate(loader_.held_out(mine, std::min(some, total - mine)));
+            batch here = loader_.held_out(mine, std::min(some, total - mine));
+            integer idle = 0;
+            if (run_->engine().meets_replicas()) {
+                idle = std::max<integer>(0, run_->replicas().size() - pieces(total - first, some));
+                if (here.sequences == 0) {  // takes part, though nothing of it counts
+                    here = loader_.held_out(0, 1);
+                    std::fill(here.labels.begin(), here.labels.end(), train::ignored);
+                }
+            }
+            const step_result part = run_->evaluate(here);
             all.cross_entropy += part.cross_entropy * static_cast<double>(part.targets);
             all.targets += part.targets;
-            all.tokens += part.tokens;
+            all.tokens += part.tokens - idle * run_->facts().batch.length;
         }
         if (all.targets > 0) all.cross_entropy /= static_cast<double>(all.targets);
         all.loss = all.cross_entropy;
@@ -184,8 +195,11 @@ template <class Recipe> [[gnu::noinline]] auto start(world& all, const run_setti
     const integer replicas = Recipe::dp_degree == any ? all.size() / each : Recipe::dp_degree;
     const int cores = static_cast<int>(std::thread::hardware_concurrency() / all.neighbours());
     const int workers = settings.workers > 0 ? settings.workers : std::max(1, cores);
-    train::layout_facts layout{
-        .mesh = degrees_of<mesh>(replicas), .zero = Recipe::zero_stage, .micro_batches = settings.micro_batches};
+    train::layout_facts layout{.mesh = degrees_of<mesh>(replicas),
+                               .zero = Recipe::zero_stage,
+                               .shard_within = Recipe::shard_ranks,
+                               .gradient_predivide = settings.gradient_predivide,
+                               .micro_batches = settings.micro_batches};
     planning::plan plan;
     integer bytes = 0;
     if constexpr (Recipe::split) {

@@ -32,6 +32,7 @@ struct run_settings {
     double balance_alpha = 1e-4;
     double bias_update_speed = 1e-3;
     double z_loss = 0;
+    double gradient_predivide = 1;  // what gradients are divided by before they are summed over ranks, then multiplied
     bool across_documents = false;  // attention and targets go over the end of a document
     int workers = 0;                // threads; 0: one a hardware thread
 };
@@ -55,6 +56,8 @@ template <class Call> void each_setting(auto& s, Call&& call) {
     call("balance_alpha", s.balance_alpha, "weight of the sequence-wise balance loss; 0 is off");
     call("bias_update_speed", s.bias_update_speed, "how far a router's bias moves in a step; 0 is off");
     call("z_loss", s.z_loss, "weight of the mean squared log of the softmax's denominator; 0 is off");
+    call("gradient_predivide", s.gradient_predivide,
+         "what gradients are divided by before they are summed over ranks, and their sum multiplied by; 1 is off");
     call("across_documents", s.across_documents, "true: attention and targets go over the end of a document");
     call("workers", s.workers, "threads; 0 is one a hardware thread");
 }
@@ -110,6 +113,8 @@ inline void check(const run_settings& s) {
     at_least("bias_update_speed", s.bias_update_speed, 0.0);
     at_least("z_loss", s.z_loss, 0.0);
     at_least("workers", s.workers, 0);
+    if (!(s.gradient_predivide > 0))
+        fail("setting gradient_predivide: found ", s.gradient_predivide, ", expected a number above 0");
 }
 
 }  // namespace fathom

@@ -121,7 +121,8 @@ template <class Transformer> class shared_state {
     /// whole ones.
     struct held_state {
         integer first = 0, count = 0;
-        T* weights = nullptr;                                                    // [count]
+        T* weights = nullptr;    // [count]
+        A* gradients = nullptr;  // [count], once they are summed over ranks
         A *master = nullptr, *first_moment = nullptr, *second_moment = nullptr;  // [count]
     };
     [[nodiscard]] held_state state_of(const planning::bucket& b) const {
@@ -132,12 +133,13 @@ template <class Transformer> class shared_state {
             master = weights;
         else
             master = memory_.master.data + state;
-        return {first,
-                traffic_.count_here(b),
-                weights,
-                master,
-                memory_.first_moments.data + state,
-                memory_.second_moments.data + state};
+        return {.first = first,
+                .count = traffic_.count_here(b),
+                .weights = weights,
+                .gradients = memory_.gradients.data + traffic_.gradients_here(b),
+                .master = master,
+                .first_moment = memory_.first_moments.data + state,
+                .second_moment = memory_.second_moments.data + state};
     }
     /// Whether this rank, of all that hold the same state of that part, is the one to write it: who have all of it take
     /// turns.
