@@ -4,6 +4,7 @@
 #include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/embedding.hpp>
 #include <fathom/ops/embedding/kernel.hpp>
+#include <utility>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
@@ -15,12 +16,15 @@ TEST_CASE_TEMPLATE("the kernels of the embedding equal the host bit for bit", T,
     using forward = ops::embed_kernel<T>;
     using backward = ops::embed_backward_kernel<T>;
     pool p(1);
-    constexpr integer vocabulary = 40, width = 37;
-    for (const integer rows : {0, 1, 300, 600}) {  // several rounds of a block's threads, tokens that come again
+    constexpr integer vocabulary = 40;
+    for (const auto& [rows, width] : {std::pair<integer, integer>{0, 5},
+                                      {1, 1},
+                                      {300, 40},
+                                      {600, 37}}) {  // several rounds of a block's threads, tokens that come again
         std::vector<std::int32_t> tokens;
         for (integer r = 0; r < rows; ++r)
             tokens.push_back(static_cast<std::int32_t>((r * r + r / 290 * 7) % vocabulary));
-        numbers<T> table(vocabulary, width, 1, 1, 3), y(rows, width), found = y, dy(rows, width, 2, 1, 1);
+        numbers<T> table(vocabulary, width, 1, 1, 8), y(rows, width), found = y, dy(rows, width, 2, 1, 1);
         numbers<A> dtable(vocabulary, width, 3), found_d = dtable;
         ops::embed(p.queue, y.view(), tokens.data(), table.view());
         ops::embed_backward(p.queue, dtable.view(), tokens.data(), matrix<const T>{dy.view()});

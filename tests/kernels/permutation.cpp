@@ -4,6 +4,7 @@
 #include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/permutation.hpp>
 #include <fathom/ops/permutation/kernel.hpp>
+#include <utility>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
@@ -68,15 +69,15 @@ TEST_CASE_TEMPLATE("the kernels that move rows and scalars equal the host bit fo
     using combine = ops::combine_rows_kernel<T>;
     using move = ops::move_scalars_kernel<A>;
     pool p(1);
-    for (const integer tokens : {0, 1, 40}) {
-        constexpr integer k = 3, experts = 7, width = 67;
+    for (const auto& [tokens, width] : {std::pair<integer, integer>{0, 5}, {1, 64}, {40, 67}, {40, 88}}) {
+        constexpr integer k = 3, experts = 7;
         const integer pairs = tokens * k;
         const auto ids = some_ids(tokens, k, experts);
         grouped g(experts, pairs);
         ops::group_rows(p.queue, {ids.data(), tokens, k}, experts, g.offsets.data(), g.rows.data(), g.slot.data());
         const auto rows = vector_view<const std::int32_t>(g.rows.data(), pairs),
                    slot = vector_view<const std::int32_t>(g.slot.data(), pairs);
-        numbers<T> x(tokens, width, 1, 1, 2), y(pairs, width, 0, 1, 1), found = y, back(tokens, width, 2),
+        numbers<T> x(tokens, width, 1, 1, 8), y(pairs, width, 0, 1, 8), found = y, back(tokens, width, 2),
                                                                         found_back = back;
         ops::gather_rows(p.queue, y.view(), x.view(), g.rows.data());
         simulated::launch(gather{}, gather::blocks(pairs), found.view(), matrix<const T>{x.view()}, rows);

@@ -12,17 +12,18 @@ namespace fathom::test {
 namespace {
 
 constexpr double epsilon = 1e-6;
-constexpr integer shapes[][2] = {{1, 1}, {0, 5}, {3, 48}, {37, 300}};
+/// Rows, width, and numbers between rows: all rows aligned to 16 bytes, some of them, and none but the first.
+constexpr integer shapes[][3] = {{1, 1, 0}, {0, 5, 3}, {3, 48, 8}, {37, 300, 4}, {3, 48, 3}};
 
 }  // namespace
 
 TEST_CASE_TEMPLATE("the kernels of RMSNorm equal the host", T, double, float, bf16) {
     using A = accumulator_t<T>;
     pool p(1);
-    for (const auto& [rows, width] : shapes)
+    for (const auto& [rows, width, gap] : shapes)
         for (const bool residual : {false, true}) {
-            numbers<T> x(rows, width, 1, 2, 3), stream = x, branch(rows, width, 7), gain(1, width, 2),
-                                                y(rows, width, 0, 1, 5), found = y;
+            numbers<T> x(rows, width, 1, 2, gap), stream = x, branch(rows, width, 7, 1, gap), gain(1, width, 2),
+                                                  y(rows, width, 0, 1, gap), found = y;
             numbers<A> inverse(1, rows), found_inverse(1, rows);
             if (residual) ops::add(p.queue, x.view(), branch.view());
             ops::rms_norm(p.queue, y.view(), inverse.data(), x.view(), gain.data(), epsilon);
@@ -39,9 +40,9 @@ TEST_CASE_TEMPLATE("the kernels of RMSNorm equal the host", T, double, float, bf
 TEST_CASE_TEMPLATE("the kernels of RMSNorm's backward equal the host", T, double, float, bf16) {
     using A = accumulator_t<T>;
     pool p(1);
-    for (const auto& [rows, width] : shapes)
+    for (const auto& [rows, width, gap] : shapes)
         for (const bool accumulate : {false, true}) {
-            numbers<T> x(rows, width, 1, 2, 3), gain(1, width, 2), dy(rows, width, 3, 1, 1), dx(rows, width, 4),
+            numbers<T> x(rows, width, 1, 2, gap), gain(1, width, 2), dy(rows, width, 3, 1, gap), dx(rows, width, 4),
                 y(rows, width), found_dx = dx;
             numbers<A> inverse(1, rows), dgain(1, width, 5), found_dgain = dgain,
                                                              partials(pieces(rows, ops::rms_norm_rows), width);

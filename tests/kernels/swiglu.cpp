@@ -13,11 +13,11 @@ TEST_CASE_TEMPLATE("the kernels of SwiGLU equal the host", T, double, float, bf1
     using forward = ops::swiglu_kernel<T>;
     using backward = ops::swiglu_backward_kernel<T>;
     pool p(1);
-    constexpr integer shapes[][2] = {{0, 3}, {1, 1}, {3, 65}, {5, 300}};
-    for (const auto& [rows, width] : shapes)
+    constexpr integer shapes[][3] = {{0, 3, 1}, {1, 1, 0}, {3, 65, 2}, {5, 304, 8}};
+    for (const auto& [rows, width, gap] : shapes)
         for (const bool scaled : {false, true}) {
-            numbers<T> gate_up(rows, 2 * width, 1, 2, 3), dact(rows, width, 2, 1, 1), act(rows, width, 0, 1, 2),
-                found = act, dgate_up(rows, 2 * width, 0, 1, 1), found_d = gate_up;
+            numbers<T> gate_up(rows, 2 * width, 1, 2, gap), dact(rows, width, 2, 1, gap), act(rows, width, 0, 1, gap),
+                found = act, dgate_up(rows, 2 * width, 0, 1, gap), found_d = gate_up;
             numbers<A> scale(1, rows, 3), dscale(1, rows), found_dscale(1, rows);
             const A* scales = scaled ? scale.data() : nullptr;
             const matrix<const A> scale_view = scaled ? matrix<const A>{scale.view()} : matrix<const A>{};

@@ -108,6 +108,9 @@ class block {
         return reinterpret_cast<T*>(detail::shared_memory + first);
     }
 
+    template <class... Places> [[nodiscard]] __device__ bool aligned(Places... places) const {
+        return (... && (reinterpret_cast<std::uintptr_t>(places) % 16 == 0));
+    }
     template <class T, class From, int N> __device__ void load(device::pack<T, N>& to, From* from) const {
         static_assert(std::is_same_v<T, std::remove_const_t<From>>, "fathom: a pack holds what memory holds.");
         to = *reinterpret_cast<const device::pack<T, N>*>(from);

@@ -171,6 +171,10 @@ class block {
         return {*machine_, reinterpret_cast<T*>(machine_->shared_memory() + first), {true, arrays_++, -1, count}};
     }
 
+    /// Whether places are at multiples of 16 bytes, so that packs of this size may be moved.
+    template <class... Places> [[nodiscard]] bool aligned(const Places&... places) const {
+        return (... && places.aligned());
+    }
     /// N numbers in one access.
     template <class T, class From, int N> void load(device::pack<T, N>& to, const view<From>& from) const {
         static_assert(std::is_same_v<T, std::remove_const_t<From>>, "fathom: a pack holds what memory holds.");

@@ -1,6 +1,7 @@
 // Memory as a simulated kernel sees it: places whose every use is watched.
 #pragma once
 
+#include <cstdint>
 #include <fathom/core/bytes.hpp>
 #include <fathom/device/block/pack.hpp>
 #include <fathom/device/simulated/detail/machine.hpp>
@@ -79,6 +80,7 @@ template <class T> class view {
         machine_->check_aligned(does, first_ + offset_, static_cast<integer>(sizeof(T)) * numbers, from_, offset_);
         return first_ + offset_;
     }
+    [[nodiscard]] bool aligned() const { return reinterpret_cast<std::uintptr_t>(first_ + offset_) % 16 == 0; }
     [[nodiscard]] const detail::origin& from() const { return from_; }
     [[nodiscard]] integer index() const { return offset_; }
 

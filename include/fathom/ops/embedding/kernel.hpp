@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/number.hpp>
+#include <fathom/device/block/each_pack.hpp>
 #include <fathom/device/block/memory.hpp>
+#include <fathom/device/block/pack.hpp>
 #include <fathom/device/block/qualifier.hpp>
 #include <type_traits>
 
@@ -24,7 +26,13 @@ template <class T> struct embed_kernel {
                                   device::rows<Block, const T> table) const {
         const integer r = block.block_rank(), token = static_cast<std::int32_t>(tokens(0, r));
         if (token < 0 || token >= table.rows) block.trap("a token outside of the vocabulary");
-        for (integer i = block.thread_rank(); i < y.width; i += block.size()) y(r, i) = static_cast<T>(table(token, i));
+        const auto from = table.row(token);
+        const auto to = y.row(r);
+        device::each_pack<T>(block, y.width, block.aligned(from, to), [&](integer c, auto count) {
+            device::pack<T, count()> numbers;
+            block.load(numbers, from + c);
+            block.store(to + c, numbers);
+        });
     }
 };
 

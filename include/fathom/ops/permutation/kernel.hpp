@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/number.hpp>
+#include <fathom/device/block/each_pack.hpp>
 #include <fathom/device/block/memory.hpp>
+#include <fathom/device/block/pack.hpp>
 #include <fathom/device/block/qualifier.hpp>
 
 namespace fathom::ops {
@@ -136,7 +138,11 @@ template <class T> struct gather_rows_kernel {
                                   device::rows<Block, const std::int32_t> rows) const {
         const auto to = y.row(block.block_rank());
         const auto from = x.row(static_cast<std::int32_t>(rows(0, block.block_rank())));
-        for (integer c = block.thread_rank(); c < y.width; c += block.size()) to[c] = static_cast<T>(from[c]);
+        device::each_pack<T>(block, y.width, block.aligned(from, to), [&](integer c, auto count) {
+            device::pack<T, count()> numbers{};
+            block.load(numbers, from + c);
+            block.store(to + c, numbers);
+        });
     }
 };
 
@@ -151,11 +157,22 @@ template <class T> struct combine_rows_kernel {
     FATHOM_DEVICE void operator()(Block& block, device::rows<Block, T> y, device::rows<Block, const T> x,
                                   device::rows<Block, const std::int32_t> slot, bool accumulate) const {
         const integer t = block.block_rank();
-        for (integer c = block.thread_rank(); c < y.width; c += block.size()) {
-            A sum = accumulate ? static_cast<A>(y(t, c)) : A{};
-            for (integer j = 0; j < slot.width; ++j) sum += static_cast<A>(x(static_cast<std::int32_t>(slot(t, j)), c));
-            y(t, c) = static_cast<T>(sum);
-        }
+        const auto to = y.row(t);
+        bool wide = block.aligned(to);
+        for (integer j = 0; j < slot.width; ++j)
+            wide = wide && block.aligned(x.row(static_cast<std::int32_t>(slot(t, j))));
+        device::each_pack<T>(block, y.width, wide, [&](integer c, auto count) {
+            device::pack<T, count()> numbers{};
+            A sums[count()] = {};
+            if (accumulate) block.load(numbers, to + c);
+            for (int i = 0; accumulate && i < count(); ++i) sums[i] = static_cast<A>(numbers[i]);
+            for (integer j = 0; j < slot.width; ++j) {
+                block.load(numbers, x.row(static_cast<std::int32_t>(slot(t, j))) + c);
+                for (int i = 0; i < count(); ++i) sums[i] += static_cast<A>(numbers[i]);
+            }
+            for (int i = 0; i < count(); ++i) numbers[i] = static_cast<T>(sums[i]);
+            block.store(to + c, numbers);
+        });
     }
 };
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/number.hpp>
+#include <fathom/device/block/each_pack.hpp>
+#include <fathom/device/block/pack.hpp>
 #include <fathom/device/block/reduce.hpp>
 
 namespace fathom::ops {
@@ -25,20 +27,35 @@ template <class T> struct rms_norm_kernel {
         const integer r = block.block_rank(), width = x.width;
         const auto scratch = block.template shared<A>(32);
         const auto in = x.row(r);
+        const auto out = y.row(r);
+        const bool joined = !branch.empty();
+        const auto more = joined ? branch.row(r) : device::global<Block, const T>{in};
+        const bool wide = block.aligned(in, out, more, gain.row(0));
         A squares{};
-        for (integer i = block.thread_rank(); i < width; i += block.size()) {
-            if (!branch.empty()) in[i] = static_cast<T>(static_cast<A>(in[i]) + static_cast<A>(branch.row(r)[i]));
-            const A value = static_cast<A>(in[i]);
-            squares += value * value;
-        }
+        device::each_pack<T>(block, width, wide, [&](integer i, auto count) {
+            device::pack<T, count()> values{}, added{};
+            block.load(values, in + i);
+            if (joined) {
+                block.load(added, more + i);
+                for (int j = 0; j < count(); ++j)
+                    values[j] = static_cast<T>(static_cast<A>(values[j]) + static_cast<A>(added[j]));
+                block.store(in + i, values);
+            }
+            for (int j = 0; j < count(); ++j) squares += static_cast<A>(values[j]) * static_cast<A>(values[j]);
+        });
         squares = device::reduce(block, scratch, squares, device::plus{});
         const A inverse = A{1} / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(epsilon));
         if (block.thread_rank() == 0) inverse_rms(0, r) = inverse;
-        const auto out = y.row(r);
-        for (integer i = block.thread_rank(); i < width; i += block.size()) {
-            const T normalised = static_cast<T>(static_cast<A>(in[i]) * inverse);
-            out[i] = static_cast<T>(static_cast<A>(gain(0, i)) * static_cast<A>(normalised));
-        }
+        device::each_pack<T>(block, width, wide, [&](integer i, auto count) {
+            device::pack<T, count()> values, gains;
+            block.load(values, in + i);
+            block.load(gains, gain.row(0) + i);
+            for (int j = 0; j < count(); ++j) {
+                const T normalised = static_cast<T>(static_cast<A>(values[j]) * inverse);
+                values[j] = static_cast<T>(static_cast<A>(gains[j]) * static_cast<A>(normalised));
+            }
+            block.store(out + i, values);
+        });
     }
 };
 
@@ -64,25 +81,41 @@ template <class T> struct rms_norm_backward_kernel {
         const auto sums =
             block.template shared<A>(width);  // a thread always has the same columns: no barrier is needed
         for (integer i = block.thread_rank(); i < width; i += block.size()) sums[i] = A{};
+        block.sync();  // each_pack may give a number to another thread
         const integer first = block.block_rank() * rows_a_block;
         const integer end = first + rows_a_block < x.rows ? first + rows_a_block : x.rows;
         for (integer r = first; r < end; ++r) {
-            const auto in = x.row(r);
-            const auto up = dy.row(r);
+            const auto in = x.row(r), up = dy.row(r);
             const auto down = dx.row(r);
+            const bool wide = block.aligned(in, up, down, gain.row(0));
             const A inverse = static_cast<A>(inverse_rms(0, r));
             A along{};
-            for (integer i = block.thread_rank(); i < width; i += block.size())
-                along += static_cast<A>(gain(0, i)) * static_cast<A>(up[i]) * static_cast<A>(in[i]);
+            device::each_pack<T>(block, width, wide, [&](integer i, auto count) {
+                device::pack<T, count()> values, slopes, gains;
+                block.load(values, in + i);
+                block.load(slopes, up + i);
+                block.load(gains, gain.row(0) + i);
+                for (int j = 0; j < count(); ++j)
+                    along += static_cast<A>(gains[j]) * static_cast<A>(slopes[j]) * static_cast<A>(values[j]);
+            });
+            // The barriers within also order rows that are shared out in different ways.
             along = device::reduce(block, scratch, along, device::plus{}) * inverse / static_cast<A>(width);
-            for (integer i = block.thread_rank(); i < width; i += block.size()) {
-                const A normalised = static_cast<A>(in[i]) * inverse;
-                const A slope = static_cast<A>(up[i]);
-                sums[i] += slope * static_cast<A>(static_cast<T>(normalised));
-                const A change = inverse * (static_cast<A>(gain(0, i)) * slope - normalised * along);
-                down[i] = static_cast<T>(accumulate ? static_cast<A>(down[i]) + change : change);
-            }
+            device::each_pack<T>(block, width, wide, [&](integer i, auto count) {
+                device::pack<T, count()> values, slopes, gains, changes{};
+                block.load(values, in + i);
+                block.load(slopes, up + i);
+                block.load(gains, gain.row(0) + i);
+                if (accumulate) block.load(changes, down + i);
+                for (int j = 0; j < count(); ++j) {
+                    const A normalised = static_cast<A>(values[j]) * inverse, slope = static_cast<A>(slopes[j]);
+                    sums[i + j] += slope * static_cast<A>(static_cast<T>(normalised));
+                    const A change = inverse * (static_cast<A>(gains[j]) * slope - normalised * along);
+                    changes[j] = static_cast<T>(accumulate ? static_cast<A>(changes[j]) + change : change);
+                }
+                block.store(down + i, changes);
+            });
         }
+        block.sync();
         for (integer i = block.thread_rank(); i < width; i += block.size())
             partials(block.block_rank(), i) = static_cast<A>(sums[i]);
     }

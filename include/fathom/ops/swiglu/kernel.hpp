@@ -4,6 +4,8 @@
 #include <cmath>
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/number.hpp>
+#include <fathom/device/block/each_pack.hpp>
+#include <fathom/device/block/pack.hpp>
 #include <fathom/device/block/reduce.hpp>
 
 namespace fathom::ops {
@@ -22,10 +24,16 @@ template <class T> struct swiglu_kernel {
         const A scale = row_scale.empty() ? A{1} : static_cast<A>(row_scale(0, r));
         const auto in = gate_up.row(r);
         const auto out = act.row(r);
-        for (integer c = block.thread_rank(); c < width; c += block.size()) {
-            const A gate = static_cast<A>(in[c]);
-            out[c] = static_cast<T>(gate / (A{1} + std::exp(-gate)) * static_cast<A>(in[width + c]) * scale);
-        }
+        device::each_pack<T>(block, width, block.aligned(in, in + width, out), [&](integer c, auto count) {
+            device::pack<T, count()> gates, ups;
+            block.load(gates, in + c);
+            block.load(ups, in + (width + c));
+            for (int j = 0; j < count(); ++j) {
+                const A gate = static_cast<A>(gates[j]);
+                ups[j] = static_cast<T>(gate / (A{1} + std::exp(-gate)) * static_cast<A>(ups[j]) * scale);
+            }
+            block.store(out + c, ups);
+        });
     }
 };
 
@@ -49,13 +57,22 @@ template <class T> struct swiglu_backward_kernel {
         const auto up = dact.row(r);
         const auto out = dgate_up.row(r);
         A sum{};
-        for (integer c = block.thread_rank(); c < width; c += block.size()) {
-            const A g = static_cast<A>(in[c]), u = static_cast<A>(in[width + c]), d = static_cast<A>(up[c]);
-            const A s = A{1} / (A{1} + std::exp(-g)), silu = g * s;
-            sum += d * silu * u;
-            out[c] = static_cast<T>(u * (d * scale) * (s + silu * (A{1} - s)));
-            out[width + c] = static_cast<T>(d * scale * silu);
-        }
+        const bool wide = block.aligned(in, in + width, up, out, out + width);
+        device::each_pack<T>(block, width, wide, [&](integer c, auto count) {
+            device::pack<T, count()> gates, ups, slopes;
+            block.load(gates, in + c);
+            block.load(ups, in + (width + c));
+            block.load(slopes, up + c);
+            for (int j = 0; j < count(); ++j) {
+                const A g = static_cast<A>(gates[j]), u = static_cast<A>(ups[j]), d = static_cast<A>(slopes[j]);
+                const A s = A{1} / (A{1} + std::exp(-g)), silu = g * s;
+                sum += d * silu * u;
+                gates[j] = static_cast<T>(u * (d * scale) * (s + silu * (A{1} - s)));
+                ups[j] = static_cast<T>(d * scale * silu);
+            }
+            block.store(out + c, gates);
+            block.store(out + (width + c), ups);
+        });
         if (drow_scale.empty()) return;
         sum = device::reduce(block, scratch, sum, device::plus{});
         if (block.thread_rank() == 0) drow_scale(0, r) = sum;
