@@ -14,6 +14,7 @@
 #include <fathom/comm/flight_recorder.hpp>       // IWYU pragma: export
 #include <fathom/comm/link.hpp>                  // IWYU pragma: export
 #include <fathom/comm/mesh_links.hpp>            // IWYU pragma: export
+#include <fathom/comm/redistribute.hpp>          // IWYU pragma: export
 #include <fathom/comm/reduce_scatter.hpp>        // IWYU pragma: export
 #include <fathom/comm/request.hpp>               // IWYU pragma: export
 #include <fathom/comm/threads/communicator.hpp>  // IWYU pragma: export

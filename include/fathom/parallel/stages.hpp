@@ -69,7 +69,7 @@ struct stage_layers : rule::stages_sum_to_the_layers<Stages, layers<Layers>>,
             return {stage * (Layers / Count), Layers / Count};
         } else {
             layer_range range;
-            for (integer s = 0; s <= stage; ++s) {
+            for (integer s = 0; s <= stage && s < Stages::count; ++s) {
                 range.first += range.count;
                 range.count = Stages::each[static_cast<std::size_t>(s)];
             }

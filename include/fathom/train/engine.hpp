@@ -12,6 +12,7 @@
 #include <fathom/device/host/queue.hpp>
 #include <fathom/device/host/workers.hpp>
 #include <fathom/optim/update.hpp>
+#include <fathom/parallel/count.hpp>
 #include <fathom/recipe/plan.hpp>
 #include <fathom/train/batch_view.hpp>
 #include <fathom/train/detail/draw_initial.hpp>
@@ -291,7 +292,7 @@ template <class Transformer> class engine {
         if (links_.of.cp > 1 && b.length % (2 * links_.of.cp) != 0)
             fail("batch: found sequences of ", b.length, " tokens, expected a multiple of ", 2 * links_.of.cp,
                  ": twice the ", links_.of.cp, " context ranks");
-        count(b);
+        count_targets(b);
     }
     /// Errors: replicas that meet and have other numbers of micro-batches.
     void require_alike(integer micro_batches) const {
@@ -355,8 +356,8 @@ template <class Transformer> class engine {
         parts_.push_back(std::move(p));
     }
     /// A struct of numbers of one kind, each summed over ranks.
-    template <class Number, class Sums>
-    [[nodiscard]] static Sums sum_over(const comm::link& over, const Sums& mine, const char* label) {
+    template <class Number, class Sums, class Mine>
+    [[nodiscard]] static Sums sum_over(const comm::link& over, const Mine& mine, const char* label) {
         auto numbers = std::bit_cast<std::array<Number, sizeof(Sums) / sizeof(Number)>>(mine);
         over.run(comm::all_reduce(numbers.data(), static_cast<integer>(numbers.size())).from(label));
         return std::bit_cast<Sums>(numbers);
@@ -369,27 +370,24 @@ template <class Transformer> class engine {
         return b.targets[at + k];
     }
     /// Counts what losses are divided by, over the batch of all replicas.
-    void count(const batch_view& b) {
-        counts_ = {.sequences = b.sequences, .tokens = b.sequences * b.length};
+    void count_targets(const batch_view& b) {
+        batch_counts<counted::local> mine{.sequences = {b.sequences}, .tokens = {b.sequences * b.length}};
         for (integer k = 0; k <= model_.of.num_nextn_predict_layers; ++k) {
-            integer& count = counts_.targets[static_cast<std::size_t>(k)];
+            integer& count = mine.targets[static_cast<std::size_t>(k)].value;
             for (integer row = 0; row < b.sequences; ++row)
                 for (integer i = 0; i < b.length - k; ++i) count += target_of(b, row, i, k) != ignored ? 1 : 0;
         }
-        counts_ = sum_over<integer>(links_.replica, counts_, "counts of targets");
+        counts_ = sum_over<integer, batch_counts<counted::global>>(links_.replica, mine, "counts of targets");
     }
     [[nodiscard]] models::loss_weights weigh(const step_settings& settings) const {
-        const auto over = [](double weight, integer count) {
-            return count > 0 ? weight / static_cast<double>(count) : 0.0;
-        };
         models::loss_weights w;
-        w.token = over(1, counts_.targets[0]);
+        w.token = weight_in_mean(1, counts_.targets[0]);
         w.z = settings.z_loss * w.token;
-        w.balance = over(settings.balance_alpha, counts_.sequences);
+        w.balance = weight_in_mean(settings.balance_alpha, counts_.sequences);
         const integer depths = model_.of.num_nextn_predict_layers;
         for (integer k = 0; k < depths; ++k)
-            w.mtp[static_cast<std::size_t>(k)] = over(settings.mtp_lambda / static_cast<double>(depths),
-                                                      counts_.targets[static_cast<std::size_t>(k + 1)]);
+            w.mtp[static_cast<std::size_t>(k)] = weight_in_mean(settings.mtp_lambda / static_cast<double>(depths),
+                                                                counts_.targets[static_cast<std::size_t>(k + 1)]);
         return w;
     }
     /// Copies this rank's places of sequences [first, ...) into the arena and, of a whole model, carves what depends on
@@ -440,15 +438,15 @@ template <class Transformer> class engine {
         return made;
     }
     [[nodiscard]] step_result report(const models::loss_weights& weights, models::loss_terms terms) const {
-        terms = sum_over<double>(links_.world, terms, "losses");
+        terms = sum_over<double, models::loss_terms>(links_.world, terms, "losses");
         step_result r;
         r.cross_entropy = weights.token * terms.main.cross_entropy;
         r.z_loss = weights.z * terms.main.z;
         r.balance_loss = terms.balance;
         for (std::size_t k = 0; k < weights.mtp.size(); ++k) r.mtp_loss += weights.mtp[k] * terms.mtp[k].cross_entropy;
         r.loss = r.cross_entropy + r.z_loss + r.balance_loss + r.mtp_loss;
-        r.tokens = counts_.tokens;
-        r.targets = counts_.targets[0];
+        r.tokens = counts_.tokens.value;
+        r.targets = counts_.targets[0].value;
         r.step = memory_.state->step;
         return r;
     }
@@ -471,10 +469,10 @@ template <class Transformer> class engine {
         });
     }
 
-    /// Of the batch of all ranks: numbers of one kind, one after another, which are reduced together.
-    struct batch_counts {
-        integer sequences = 0, tokens = 0;
-        std::array<integer, models::max_prediction_depths + 1> targets{};  // that count, by depth of prediction
+    /// Numbers of one kind, one after another, which are summed over ranks together.
+    template <counted Of> struct batch_counts {
+        count<Of> sequences, tokens;
+        std::array<count<Of>, models::max_prediction_depths + 1> targets{};  // that count, by depth of prediction
     };
 
     comm::mesh_links links_;
@@ -489,7 +487,7 @@ template <class Transformer> class engine {
     host::queue queue_;
     planning::rank_memory<Transformer> memory_;
     nn::extents now_;
-    batch_counts counts_;
+    batch_counts<counted::global> counts_;
     std::vector<parameter> parts_;  // of all storages, in the order of their global index
     std::optional<shared_state<Transformer>> state_;
     std::optional<pipeline_of<Transformer>> pipeline_;
