@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdio>
+#include <fathom/cost/flops_of_stage.hpp>
+#include <fathom/cost/traffic_per_step.hpp>
 #include <fathom/recipe/plan.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace fathom {
 
@@ -37,9 +41,11 @@ inline const char* text_of_lifetime(lifetime lives) {
 /// One line of a table: an item, how long it lives, its bytes and its share.
 inline std::string line_of_item(const arena_item& item, integer all) {
     char name[64], line[160];
+    const std::string_view called = item.name;
+    const bool of_layers = called == "blocks" || called == "multi-token prediction";
     if (item.count > 1)
-        std::snprintf(name, sizeof name, item.lives == lifetime::call ? "%s (%lld)" : "%s %lld-%lld", item.name,
-                      static_cast<long long>(item.lives == lifetime::call ? item.count : item.first),
+        std::snprintf(name, sizeof name, of_layers ? "%s %lld-%lld" : "%s (%lld)", item.name,
+                      static_cast<long long>(of_layers ? item.first : item.count),
                       static_cast<long long>(item.first + item.count - 1));
     else
         std::snprintf(name, sizeof name, "%s", item.name);
@@ -101,6 +107,105 @@ template <class Recipe> std::string explain(integer budget = 0) {
                     " at least): a smaller model",
                     sizeof(typename Recipe::numbers::weights) > 2 ? ", weights<bf16>" : "", " or a larger budget.\n");
     return page;
+}
+
+namespace detail {
+
+/// A number for people, in powers of 1000: 1.5 T.
+inline std::string text_of_count(double n) {
+    static constexpr const char* units[] = {"", "k", "M", "G", "T", "P", "E"};
+    int unit = 0;
+    for (; n >= 1000 && unit < 6; ++unit) n /= 1000;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g %s", n, units[unit]);
+    return text;
+}
+
+inline std::string text_of_mesh(const degrees& d) {
+    std::string text = text_of("dp ", d.dp);
+    for (const auto& [name, degree] : {std::pair{"pp", d.pp}, {"tp", d.tp}, {"cp", d.cp}})
+        if (degree > 1) text += text_of(" x ", name, " ", degree);
+    for (const auto& [name, degree] : {std::pair{"ep", d.ep}, {"etp", d.etp}})
+        if (degree > 1) text += text_of(", ", name, " ", degree);
+    return text;
+}
+
+/// Who hands what to whom, a line for each kind of operation.
+inline std::string table_of_traffic(const cost::traffic& t) {
+    const cost::byte_table even = t.even(), most = t.most();
+    std::string page;
+    for (int i = 0; i < cost::among_count; ++i)
+        for (int k = 0; k < comm::operations_count; ++k) {
+            const auto ranks = static_cast<cost::among>(i);
+            const auto kind = static_cast<comm::operation>(k);
+            if (even(ranks, kind) == 0) continue;
+            char line[160];
+            std::snprintf(line, sizeof line, "  %-14s %-15s %12s %5.1f %%", cost::name_of(ranks), comm::name_of(kind),
+                          text_of_bytes(even(ranks, kind)).c_str(),
+                          100.0 * static_cast<double>(even(ranks, kind)) / static_cast<double>(even.total()));
+            page += line;
+            if (most(ranks, kind) > even(ranks, kind))
+                page += text_of("  (at most ", text_of_bytes(most(ranks, kind)), ", if all tokens choose its experts)");
+            page += "\n";
+        }
+    return page;
+}
+
+}  // namespace detail
+
+/// A recipe on N replicas with M micro-batches a step: the pipeline's bubble, FLOPs and bytes of each of its ranks with
+/// one worker, bytes by item of the one that needs most, and what the one that sends most hands to others in a step.
+template <class Recipe, integer N, integer M> std::string explain(dp<N>, micro_batches<M>) {
+    using start = planning::start_of<N, M>;
+    static constexpr auto whole = planning::transformer_of<Recipe>();
+    static constexpr degrees mesh = degrees_of<typename Recipe::layout>(N);
+    static constexpr const planning::plan& largest = planning::plan_of_one<Recipe, start>;
+    const double tokens = static_cast<double>(mesh.dp * M * Recipe::batch.tokens());
+    std::string page = text_of("A model of ", largest.parameters, " parameters on ", mesh.ranks(),
+                               " ranks: ", detail::text_of_mesh(mesh), ", ZeRO-", Recipe::zero_stage, ".\n");
+    page += text_of("A step of ", M, " micro-batches of ", Recipe::batch.sequences, " x ", Recipe::batch.length,
+                    " a replica is ", tokens, " tokens and ",
+                    detail::text_of_count(static_cast<double>(mesh.dp * M) * largest.flops), "FLOP.\n");
+    if constexpr (Recipe::split) {
+        using pipeline = planning::schedule_at<Recipe, start>;
+        static constexpr auto proof = schedule::proof_of<pipeline>;
+        if constexpr (mesh.pp > 1) {
+            const double idle = proof.most(&schedule::rank_figures::idle);
+            page += text_of("Under ", pipeline::written::name, " a rank idles at most ", idle, " of ", proof.time,
+                            " (a forward is 1, a backward 2): a bubble of ",
+                            static_cast<double>(static_cast<integer>(1e4 * idle / proof.time + 0.5)) / 100, " %.\n");
+        }
+        page += "  rank of the pipeline    blocks              bytes   FLOP of a step   handed over\n";
+        const schedule::shape& shape = schedule::table_of<pipeline>.shape;
+        for (integer rank = 0; rank < mesh.pp; ++rank) {
+            const auto held =
+                models::stages_of(shape, static_cast<int>(rank), &Recipe::layers_of_stage, whole.layers());
+            std::string blocks;
+            double flops = 0;
+            for (integer c = 0; c < held.count; ++c) {
+                integer times = 0;
+                for (int m = 0; m < shape.micro_batches; ++m)
+                    times += shape.has(static_cast<int>(rank), static_cast<int>(c), m) ? 1 : 0;
+                flops += static_cast<double>(times) * cost::flops_of_stage(whole, held[c], Recipe::batch);
+                const models::stage s = held.part(c, 0, whole.layers());
+                blocks += text_of(c > 0 ? ", " : "", s.first, "-", s.first + s.count - 1, held[c].head ? " head" : "");
+            }
+            char line[160];
+            std::snprintf(line, sizeof line, "  %-23lld %-16s %12s %16s %13s\n", static_cast<long long>(rank),
+                          blocks.c_str(), detail::text_of_bytes(planning::plan_at<Recipe>(start{}, rank).bytes).c_str(),
+                          detail::text_of_count(flops / static_cast<double>(mesh.tp * mesh.cp)).c_str(),
+                          detail::text_of_bytes(cost::traffic_at<Recipe>(start{}, rank).even().total()).c_str());
+            page += line;
+        }
+    }
+    page += text_of("The rank that needs most holds ", largest.bytes, " bytes (", detail::text_of_bytes(largest.bytes),
+                    ") with one worker:\n");
+    for (integer i = 0; i < largest.memory.count; ++i)
+        page += detail::line_of_item(largest.memory.items[static_cast<std::size_t>(i)], largest.bytes);
+    const cost::traffic most = cost::largest_traffic<Recipe>(start{});
+    page += text_of("The rank that sends most hands ", detail::text_of_bytes(most.even().total()),
+                    " to others in a step, with even loads of experts:\n");
+    return page + detail::table_of_traffic(most);
 }
 
 }  // namespace fathom

@@ -9,6 +9,7 @@
 #include <fathom/recipe/rank_memory.hpp>
 #include <fathom/recipe/training.hpp>
 #include <string>
+#include <utility>
 
 namespace fathom {
 
@@ -93,40 +94,68 @@ template <class Transformer> constexpr plan lower(const Transformer& model, cons
 /// of the pipeline).
 template <integer Replicas = 1, integer MicroBatches = 0> struct start_of {};
 
-/// The plan of a recipe's rank at a place in the pipeline, with one worker. All other ranks of its stage have the same,
-/// or less where multi-token prediction takes the end of their sequences.
+/// Micro-batches of a step.
 template <class Recipe, integer Replicas, integer MicroBatches>
-constexpr plan plan_at(const start_of<Replicas, MicroBatches>&, integer pipeline_rank) {
+constexpr integer micro_batches_of(const start_of<Replicas, MicroBatches>&) {
+    return MicroBatches > 0 ? MicroBatches : 2 * Recipe::layout::pp_degree;
+}
+/// The schedule of a recipe whose ranks split the model.
+template <class Recipe, class Start>
+using schedule_at =
+    schedule::at<typename Recipe::pipeline_schedule, Recipe::layout::pp_degree, micro_batches_of<Recipe>(Start{})>;
+
+/// A rank that is not there yet: its place, and what of the model it will hold in memory of that shape, with one
+/// worker.
+template <class Transformer> struct planned_rank {
+    degrees mesh;
+    rank_place at;
+    rank_shape shape;
+    Transformer share;
+};
+/// A recipe's rank at a place in the pipeline. All other ranks of its stage have as much, or less where multi-token
+/// prediction takes the end of their sequences.
+template <class Recipe, integer Replicas, integer MicroBatches>
+constexpr auto rank_of(const start_of<Replicas, MicroBatches>&, integer pipeline_rank) {
     constexpr auto whole = transformer_of<Recipe>();
     constexpr degrees mesh = degrees_of<typename Recipe::layout>(Replicas);
-    rank_shape shape{.batch = Recipe::batch, .workers = 1};
-    shape.shards = sharding{mesh, Recipe::zero_stage, Recipe::shard_ranks};
+    planned_rank<std::remove_const_t<decltype(whole)>> made{
+        .mesh = mesh, .at = {.pp = pipeline_rank, .cp = mesh.cp - 1}, .shape = {}, .share = whole};
+    made.shape.batch = Recipe::batch, made.shape.workers = 1;
+    made.shape.shards = sharding{mesh, Recipe::zero_stage, Recipe::shard_ranks};
     if constexpr (Recipe::split) {
-        constexpr integer count = MicroBatches > 0 ? MicroBatches : 2 * mesh.pp;
-        constexpr schedule::table table =
-            schedule::table_of<schedule::at<typename Recipe::pipeline_schedule, mesh.pp, count>>;
+        constexpr schedule::table table = schedule::table_of<schedule_at<Recipe, start_of<Replicas, MicroBatches>>>;
         const int rank = static_cast<int>(pipeline_rank);
-        shape.slots = slots_of(table, rank);
-        const rank_place at{.pp = pipeline_rank, .cp = mesh.cp - 1};
-        return lower(
-            whole, shape,
-            models::share_of_model(whole, mesh, at,
-                                   models::stages_of(table.shape, rank, &Recipe::layers_of_stage, whole.layers()),
-                                   Recipe::batch));
-    } else {
-        return lower(whole, shape);
+        made.shape.slots = slots_of(table, rank);
+        made.share = models::share_of_model(
+            whole, mesh, made.at, models::stages_of(table.shape, rank, &Recipe::layers_of_stage, whole.layers()),
+            Recipe::batch);
     }
+    return made;
 }
+/// The plan of that rank.
+template <class Recipe, class Start> constexpr plan plan_at(const Start& start, integer pipeline_rank) {
+    const auto rank = rank_of<Recipe>(start, pipeline_rank);
+    return lower(transformer_of<Recipe>(), rank.shape, rank.share);
+}
+/// The same as a constant of its own, so that many ranks stay within compilers' limits.
+template <class Recipe, class Start, integer Rank> inline constexpr plan plan_of_rank = plan_at<Recipe>(Start{}, Rank);
+
 /// Of the rank that needs most.
-template <class Recipe, class Start> constexpr plan largest_plan(const Start& start) {
-    plan most;
-    for (integer rank = 0; rank < Recipe::layout::pp_degree; ++rank)
-        if (const plan p = plan_at<Recipe>(start, rank); p.bytes > most.bytes) most = p;
-    return most;
+template <class Recipe, class Start> constexpr const plan& largest_plan() {
+    return []<integer... Rank>(std::integer_sequence<integer, Rank...>)->const plan& {
+        const plan* most = nullptr;
+        ((most = most == nullptr || plan_of_rank<Recipe, Start, Rank>.bytes > most->bytes
+                     ? &plan_of_rank<Recipe, Start, Rank>
+                     : most),
+         ...);
+        return *most;
+    }
+    (std::make_integer_sequence<integer, Recipe::layout::pp_degree>{});
 }
 
 /// The plan of a recipe with one worker: evaluated once, whoever asks.
-template <class Recipe, class Start = start_of<>> inline constexpr plan plan_of_one = largest_plan<Recipe>(Start{});
+template <class Recipe, class Start = start_of<>>
+inline constexpr const plan& plan_of_one = largest_plan<Recipe, Start>();
 
 /// The plan of a recipe with that many workers.
 template <class Recipe> constexpr plan plan_of(integer workers = 4) {
