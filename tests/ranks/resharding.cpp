@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "../unit/scratch_folder.hpp"
+#include "engines.hpp"
 
 namespace fathom {
 namespace {
@@ -29,6 +30,10 @@ struct tiny : deepseek_v3<vocab_size<vocabulary>, hidden_size<24>, num_hidden_la
                           qk_rope_head_dim<4>, v_head_dim<5>, intermediate_size<16>, moe_intermediate_size<8>,
                           n_routed_experts<8>, num_experts_per_tok<3>, n_shared_experts<1>,
                           num_nextn_predict_layers<depths>, max_position_embeddings<32>, initializer_range<0.1>> {};
+
+/// Of dense layers, with fewer heads of keys than tensor ranks.
+struct dense : deepseek_llm<vocab_size<vocabulary>, hidden_size<24>, num_hidden_layers<blocks>, num_attention_heads<4>,
+                            num_key_value_heads<2>, intermediate_size<16>, max_position_embeddings<32>> {};
 
 /// Layers of pipeline stages: the last one has the head and the module of multi-token prediction.
 template <integer Count> layer_range evenly(integer stage) {
@@ -56,11 +61,11 @@ struct layout {
 struct history {
     std::vector<double> numbers;
     std::map<std::string, std::vector<double>> weights;
-    std::vector<std::string> incomplete;
 };
 
-template <class Run> void gather(Run& run, history& seen) {
+template <class Run> void gather(Run& run, history& seen, std::mutex& mutex) {
     const auto put = [&](const checkpoint::slice& of, const double* numbers) {
+        const std::lock_guard lock{mutex};
         auto& whole = seen.weights[of.name];
         whole.resize(static_cast<std::size_t>(of.of_rows * of.of_columns), std::nan(""));
         for (integer r = 0; r < of.rows; ++r)
@@ -73,9 +78,9 @@ template <class Run> void gather(Run& run, history& seen) {
         put(train::detail::slice_of(bias), bias.numbers.data());
 }
 
-template <class T = double, bool Split = true>
-auto make_run(const comm::link& ranks, const layout& how, models::model_config config = tiny::config()) {
-    const auto model = models::latent_family::transformer<T, Split>(config);
+template <class T = double, bool Split = true, class Model = tiny>
+auto make_run(const comm::link& ranks, const layout& how, models::model_config config = Model::config()) {
+    const auto model = Model::family::template transformer<T, Split>(config);
     const train::layout_facts facts = Split ? how.facts() : train::layout_facts{.mesh = how.mesh, .zero = how.zero};
     return run<std::remove_const_t<decltype(model)>>{model,
                                                      {{1, length}, optim::decay::matrices, config, {}},
@@ -105,8 +110,7 @@ void go_on(const comm::link& ranks, const layout& how, const std::string& folder
                 seen.numbers.push_back(x);
     }
     checkpoint::save(run, folder + "/run");
-    const std::lock_guard lock{mutex};
-    gather(run, seen);
+    gather(run, seen, mutex);
 }
 void go_on_together(const layout& how, const std::string& folder, int until, history& seen) {
     std::mutex mutex;
@@ -193,6 +197,8 @@ TEST_CASE("a run goes on in any layout from another's save") {
         {of({.pp = 4}), scheduled<schedule::dual_pipe, 2>({.dp = 2, .pp = 2}, 1)},
         {scheduled<schedule::zb_v, 4>({.pp = 2}), scheduled<schedule::interleaved_one_f_one_b<2>, 4>({.pp = 2})},
         {of({.dp = 3, .tp = 2}, 1), of({.dp = 2, .tp = 4}, 1)},
+        {of({.dp = 2}, 3), of({.dp = 4}, 2)},
+        {of({.dp = 2, .tp = 2}, 3), of({.dp = 2, .pp = 2, .ep = 2}, 3)},
         {of({.dp = 2, .tp = 2, .ep = 2, .etp = 2}, 1), of({.dp = 2, .cp = 2, .ep = 4})},
     };
     for (const auto& [first, then] : pairs) {
@@ -207,9 +213,11 @@ TEST_CASE("a run goes on in any layout from another's save") {
     }
 }
 
-TEST_CASE("masters, moments and biases keep their bits through a save, and weights are the masters rounded") {
-    const layout layouts[] = {of({.dp = 4}, 1), of({.pp = 2, .tp = 2}), of({.tp = 2, .cp = 2}, 1),
-                              scheduled<schedule::dual_pipe, 2>({.dp = 2, .pp = 2}, 1), one};
+namespace {
+
+/// Each layout goes on from the save of the one before and saves, without a step: all numbers keep their bits, and
+/// weights are the masters rounded.
+template <class T, class Model> void keep_bits(const std::vector<layout>& layouts) {
     const scratch_folder folder;
     write_text(folder / "text.bin");
     std::map<std::string, std::vector<double>> before;
@@ -218,40 +226,47 @@ TEST_CASE("masters, moments and biases keep their bits through a save, and weigh
         std::mutex mutex;
         integer wrong = 0;
         comm::threads::run(how.mesh.ranks(), [&](auto& mine) {
-            auto run = make_run<bf16>(comm::link{mine}, how);
+            auto run = make_run<T, true, Model>(comm::link{mine}, how);
             if (!checkpoint::resume(run, folder / "run")) {
                 training_text text{run, folder / "text.bin"};
                 run.step(*text.next());
             }
-            const std::lock_guard lock{mutex};
-            checkpoint::detail::each_state(run, [&](std::string prefix, const auto& of, const float* numbers, bool) {
+            checkpoint::save(run, folder / "run");
+            const auto look = [&](const std::string& prefix, const auto& of, const auto* numbers, bool) {
+                const std::lock_guard lock{mutex};
                 auto& whole = now[prefix + of.name];
                 whole.resize(static_cast<std::size_t>(of.of_rows * of.of_columns), std::nan(""));
                 for (integer r = 0; r < of.rows; ++r)
                     for (integer c = 0; c < of.columns; ++c)
                         whole[static_cast<std::size_t>((of.row + r) * of.of_columns + of.column + c)] =
                             static_cast<double>(numbers[r * of.columns + c]);
-            });
+            };
+            checkpoint::detail::each_state(run, look);
             train::each_held_slice(run.engine(), [&](const auto& s) {
+                const std::lock_guard lock{mutex};
                 for (integer i = 0; i < s.of.size(); ++i)
-                    wrong += static_cast<float>(s.weights[i]) == static_cast<float>(bf16{s.master[i]}) ? 0 : 1;
+                    wrong += static_cast<double>(s.weights[i]) == static_cast<double>(T(s.master[i])) ? 0 : 1;
             });
         });
         const std::string text = text_of_layout(how);
         CAPTURE(text);
         CHECK(wrong == 0);
+        CHECK(now.size() > 30);
         if (!before.empty()) CHECK(now == before);
         before = now;
-        // Each writes what the next one reads, with the first one's step.
-        comm::threads::run(how.mesh.ranks(), [&](auto& mine) {
-            auto run = make_run<bf16>(comm::link{mine}, how);
-            if (!checkpoint::resume(run, folder / "run")) {
-                training_text of_run{run, folder / "text.bin"};
-                run.step(*of_run.next());
-            }
-            checkpoint::save(run, folder / "run");
-        });
     }
+}
+
+}  // namespace
+
+TEST_CASE("masters, moments and biases keep their bits through a save, and weights are the masters rounded") {
+    keep_bits<bf16, tiny>({of({.dp = 4}, 1), of({.pp = 2, .tp = 2}), of({.tp = 2, .cp = 2}, 1), of({.dp = 3}, 3),
+                           scheduled<schedule::dual_pipe, 2>({.dp = 2, .pp = 2}, 1), of({.dp = 2, .tp = 2}, 2), one});
+}
+
+TEST_CASE("so do the rows that some of the tensor ranks share") {
+    keep_bits<double, dense>({of({.tp = 4}), of({.dp = 2, .tp = 4}, 1), of({.tp = 2}),
+                              of({.dp = 2, .pp = 2, .tp = 2}, 3), one, of({.dp = 2, .tp = 4})});
 }
 
 TEST_CASE("a save that is cut off is not seen, on any rank, and the one before is used") {
@@ -324,9 +339,15 @@ TEST_CASE("a pretrained directory is read by ranks that split the model, and wri
         loss = run.evaluate(*text.next()).loss;
         train::save_pretrained(run.engine(), tiny::config(), "", folder / "whole");
     });
+    comm::threads::run(2, [&](auto& mine) {
+        auto run = make_run<double, false>(comm::link{mine}, of({.dp = 2}, 3));
+        train::load_pretrained(run.engine(), folder / "whole");
+        train::save_pretrained(run.engine(), tiny::config(), "", folder / "sharded");
+    });
     const std::string file = contents(folder / "whole/model.safetensors");
+    CHECK(contents(folder / "sharded/model.safetensors") == file);
     const layout layouts[] = {of({.pp = 2, .tp = 2}), of({.dp = 4, .ep = 4}, 1), of({.tp = 4, .ep = 2, .etp = 2}),
-                              scheduled<schedule::dual_pipe, 2>({.pp = 2})};
+                              of({.dp = 2, .tp = 2}, 3), scheduled<schedule::dual_pipe, 2>({.pp = 2})};
     for (const layout& how : layouts) {
         const std::string text = text_of_layout(how);
         CAPTURE(text);

@@ -49,6 +49,7 @@ template <class T, class A> struct held_slice {
 };
 
 /// call(held_slice) for all that this rank keeps of weights and optimizer state, in the order of global indices.
+/// All ranks call it together: as engine::each_part it may bring weights of blocks.
 template <class Engine, class Call> void each_held_slice(Engine& engine, Call&& call) {
     using slice_type = held_slice<typename Engine::T, typename Engine::A>;
     const planning::flat_layout& layout = engine.memory().layout;
