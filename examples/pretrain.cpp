@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fathom/comm/broadcast.hpp>
 #include <fathom/fathom.hpp>
 #include <fathom/ops/product/peak.hpp>
 #include <optional>
@@ -30,7 +31,7 @@ struct tiny : deepseek_v3<
     n_routed_experts<16>, num_experts_per_tok<4>, n_shared_experts<1>, n_group<4>, topk_group<2>,
     max_position_embeddings<1'024>, initializer_range<0.04>> {};
 // clang-format on
-struct machine : mesh<> {};
+struct machine : mesh<dp<any>> {};  // one rank, or several that share each batch
 struct numbers : precision<weights<fp32>> {};
 // Few tokens a step: in a few minutes many small steps learn more than few large ones.
 struct recipe : training<tiny, machine, numbers, sequence_length<256>, micro_batch<2>, optimizer::adamw,
@@ -61,7 +62,7 @@ run_settings settings_for(const options& chosen, const std::optional<checkpoint:
 
 /// How many steps fit into that many seconds, evaluations and saves included: a run that is thrown away takes a few.
 integer steps_within(world& here, run_settings settings, const std::string& corpus, double seconds) {
-    stage pace_stage{"pace"};
+    stage pace_stage{"pace", here.rank() == 0};
     settings.training_steps = 1'000;  // any: these steps are not kept
     auto trial = start<recipe>(here, settings);
     training_text text{trial, corpus};
@@ -72,19 +73,22 @@ integer steps_within(world& here, run_settings settings, const std::string& corp
         trial.step(*text.next());
     }
     const double step = (seconds_now() - start) / timed;
-    const auto steps = std::max(integer{10}, static_cast<integer>(0.93 * seconds / step));
+    auto steps = std::max(integer{10}, static_cast<integer>(0.93 * seconds / step));
+    here.ranks().run(comm::broadcast(&steps, 1, 0).from("number of steps"));
     pace_stage.done(form("%.0f ms a step: %lld steps in %s", 1e3 * step, static_cast<long long>(steps),
                          observe::duration_text(seconds).c_str()));
     return steps;
 }
 
-/// The mean loss over `some` sequences spread over the held-out text, or over all of it (0).
+/// The mean loss over `some` sequences spread over the held-out text, or over all of it (0). Ranks share the sequences;
+/// all get the same mean.
 template <class Run> train::step_result evaluate(Run& run, const loader& order, integer some) {
     train::step_result mean;
     const integer total = order.held_out_sequences(), at_once = some > 0 ? 1 : run.facts().batch.sequences;
     const integer all = pieces(total, at_once), count = some > 0 ? std::min(some, all) : all;
-    for (integer i = 0; i < count; ++i) {
-        const integer first = all * i / count * at_once;
+    const integer ranks = run.ranks().size();
+    for (integer i = run.ranks().rank(); i < round_up(count, ranks); i += ranks) {
+        const integer first = i < count ? all * i / count * at_once : total;  // nothing, while others have their last
         const auto seen = run.evaluate(order.held_out(first, std::min(at_once, total - first)));
         mean.cross_entropy += seen.cross_entropy * static_cast<double>(seen.targets);
         mean.targets += seen.targets;
@@ -112,11 +116,12 @@ void write_curve(const options& chosen, const history& past, const run_settings&
 /// Steps until the run is finished (true) or somebody stops it (false).
 template <class Run>
 bool train(world& here, Run& run, training_text<Run>& text, const options& chosen, double peak, double bigram,
-           observe::log& log, history& past) {
+           observe::log* log, history& past) {
     const run_settings& settings = run.settings();
     const integer total = settings.training_steps, first = run.steps_done();
     const integer evaluate_every = chosen.evaluate_every > 0 ? chosen.evaluate_every : std::max(integer{1}, total / 8);
-    const double flops = run.facts().plan.flops * static_cast<double>(settings.micro_batches);
+    const double flops = run.facts().plan.flops * static_cast<double>(settings.micro_batches * here.size());
+    const bool shows = here.rank() == 0;
     constexpr integer some = 40;  // sequences of the held-out text
     double pace = 0;              // seconds a step, smoothed
     observe::progress progress{stdout, first, total};
@@ -131,36 +136,40 @@ bool train(world& here, Run& run, training_text<Run>& text, const options& chose
         past.training.push_back({static_cast<double>(seen.step), seen.cross_entropy});
         const double tokens = static_cast<double>(seen.tokens);
         const integer resident = observe::memory_of_process().resident;
-        log.write("step", {{"step", seen.step},
-                           {"loss", seen.loss},
-                           {"cross_entropy", seen.cross_entropy},
-                           {"mtp_loss", seen.mtp_loss},
-                           {"balance_loss", seen.balance_loss},
-                           {"gradient_norm", seen.gradient_norm},
-                           {"learning_rate", seen.learning_rate},
-                           {"tokens", seen.tokens},
-                           {"seconds", took},
-                           {"tokens_per_second", tokens / took},
-                           {"share_of_peak", flops / took / peak},
-                           {"resident_bytes", resident}});
-        progress.show(seen.step, form("loss %.3f  norm %.2f  rate %.1e  %.1fk tok/s  %.0f%% of peak  %.0f MiB",
-                                      seen.loss, seen.gradient_norm, seen.learning_rate, tokens / pace / 1e3,
-                                      100 * flops / pace / peak, static_cast<double>(resident) / mebibyte));
+        if (shows) {
+            log->write("step", {{"step", seen.step},
+                                {"loss", seen.loss},
+                                {"cross_entropy", seen.cross_entropy},
+                                {"mtp_loss", seen.mtp_loss},
+                                {"balance_loss", seen.balance_loss},
+                                {"gradient_norm", seen.gradient_norm},
+                                {"learning_rate", seen.learning_rate},
+                                {"tokens", seen.tokens},
+                                {"seconds", took},
+                                {"tokens_per_second", tokens / took},
+                                {"share_of_peak", flops / took / peak},
+                                {"resident_bytes", resident}});
+            progress.show(seen.step, form("loss %.3f  norm %.2f  rate %.1e  %.1fk tok/s  %.0f%% of peak  %.0f MiB",
+                                          seen.loss, seen.gradient_norm, seen.learning_rate, tokens / pace / 1e3,
+                                          100 * flops / pace / peak, static_cast<double>(resident) / mebibyte));
+        }
         if (run.every(evaluate_every) && !run.finished()) {
             const auto held_out = evaluate(run, text.order(), some);
-            log.write(
-                "evaluation",
-                {{"step", held_out.step}, {"cross_entropy", held_out.cross_entropy}, {"targets", held_out.targets}});
-            past.validation.push_back({static_cast<double>(held_out.step), held_out.cross_entropy});
-            progress.print(form("step %lld: loss %.3f on part of the held-out text", static_cast<long long>(seen.step),
-                                held_out.cross_entropy));
-            write_curve(chosen, past, settings, bigram);
+            if (shows) {
+                log->write("evaluation", {{"step", held_out.step},
+                                          {"cross_entropy", held_out.cross_entropy},
+                                          {"targets", held_out.targets}});
+                past.validation.push_back({static_cast<double>(held_out.step), held_out.cross_entropy});
+                progress.print(form("step %lld: loss %.3f on part of the held-out text",
+                                    static_cast<long long>(seen.step), held_out.cross_entropy));
+                write_curve(chosen, past, settings, bigram);
+            }
         }
         const bool stop = here.stop_requested() || (chosen.stop_after > 0 && seen.step - first >= chosen.stop_after);
         if (run.finished() || stop || run.every(chosen.save_every)) checkpoint::save(run, chosen.run);
         if (stop && !run.finished()) {
             progress.finish();
-            write_curve(chosen, past, settings, bigram);
+            if (shows) write_curve(chosen, past, settings, bigram);
             here.print(text_of("stopped; saved as ", checkpoint::step_path(chosen.run, seen.step),
                                ". The same command goes on from there."));
             return false;
@@ -193,17 +202,26 @@ void sample(Run& run, const run_text& text, const std::vector<std::vector<std::i
     std::printf("%s---\n", all.c_str());
 }
 
+/// Rank 0 prepares, shows, logs and samples; all others take steps with it.
 int pretrain(world& here, const options& chosen) {
     using checkpoint::latest_complete, checkpoint::saved_steps;
-    if (chosen.fresh)
+    const bool shows = here.rank() == 0;
+    if (chosen.fresh && shows)
         for (const auto& save : saved_steps(chosen.run)) checkpoint::detail::remove_tree(save.path, nullptr);
+    here.meet("old saves removed");
     std::string damaged;
     const auto last = latest_complete(chosen.run, &damaged);
     if (!damaged.empty()) here.print("not read: " + damaged.substr(0, damaged.size() - 1));
-    const run_text text = prepare_text(chosen, last.has_value(), tiny::config().vocab_size);
     run_settings settings = settings_for(chosen, last);
-    const yardstick held_out = measure_held_out(text, recipe::batch.length, settings.across_documents);
-    const auto given = prompts(text, chosen);
+    const run_text text = text_of_run(chosen.run);
+    yardstick held_out;
+    std::vector<std::vector<std::int32_t>> given;
+    if (shows) {
+        prepare_text(chosen, last.has_value(), tiny::config().vocab_size);
+        held_out = measure_held_out(text, recipe::batch.length, settings.across_documents);
+        given = prompts(text, chosen);
+    }
+    here.meet("text");
     for (const auto& prompt : given)
         if (static_cast<integer>(prompt.size()) >= tiny::config().max_position_embeddings)
             fail("--prompt: found ", prompt.size(), " tokens, expected fewer than ",
@@ -213,44 +231,54 @@ int pretrain(world& here, const options& chosen) {
     if (!last) settings.warmup_steps = std::min(settings.warmup_steps, settings.training_steps / 10);
     if (here.stop_requested()) return stopped_by_signal;
 
-    stage model_stage{"model"};
+    stage model_stage{"model", shows};
     auto run = start<recipe>(here, settings);
-    const double peak = ops::product_peak(run.engine().queue());
+    double peak = ops::product_peak(run.engine().queue());
+    here.ranks().run(comm::all_reduce(&peak, 1).from("peak of products"));
     const planning::plan& plan = run.facts().plan;
     checkpoint::resume(run, chosen.run);
-    model_stage.done(form(
-        "%.1fM parameters, %.1fM for a token; %.0f MiB planned; %d workers, products at %.0f GFLOP/s",
-        static_cast<double>(plan.parameters) / 1e6, static_cast<double>(plan.activated_parameters) / 1e6,
-        static_cast<double>(run.engine().arena_bytes()) / mebibyte, run.engine().queue().workers_count(), peak / 1e9));
+    model_stage.done(
+        form("%.1fM parameters, %.1fM for a token; %.0f MiB planned; %s%d workers, products at %.0f GFLOP/s",
+             static_cast<double>(plan.parameters) / 1e6, static_cast<double>(plan.activated_parameters) / 1e6,
+             static_cast<double>(run.engine().arena_bytes()) / mebibyte,
+             here.size() > 1 ? text_of(here.size(), " ranks of ").c_str() : "", run.engine().queue().workers_count(),
+             peak / 1e9));
     if (last)
         here.print(text_of("going on    from step ", run.steps_done(), " of ", settings.training_steps,
                            run.finished() ? ": all done; --steps N for more, --fresh to start anew" : ""));
 
     const std::string log_path = chosen.log.empty() ? chosen.run + "/log.jsonl" : chosen.log;
-    history past = go_on_with_log(log_path, run.steps_done());
-    observe::log log{log_path};
+    history past;
+    std::optional<observe::log> log;
+    if (shows) {
+        past = go_on_with_log(log_path, run.steps_done());
+        log.emplace(log_path);
+    }
     training_text batches{run, text.corpus};
-    if (!train(here, run, batches, chosen, peak, held_out.bigram_loss, log, past)) return stopped_by_signal;
+    if (!train(here, run, batches, chosen, peak, held_out.bigram_loss, shows ? &*log : nullptr, past))
+        return stopped_by_signal;
 
-    stage validation_stage{"validation"};
+    stage validation_stage{"validation", shows};
     const auto seen = evaluate(run, batches.order(), 0);
     const double bits = seen.cross_entropy * static_cast<double>(seen.targets) / std::log(2.0) / held_out.bytes;
-    validation_stage.done(form("loss %.4f, %.4f bits a byte, on all %lld held-out tokens", seen.cross_entropy, bits,
-                               static_cast<long long>(seen.targets)));
-    log.write("validation", {{"step", seen.step},
-                             {"cross_entropy", seen.cross_entropy},
-                             {"targets", seen.targets},
-                             {"bits_per_byte", bits},
-                             {"bigram", held_out.bigram_loss}});
-    past.validation.push_back({static_cast<double>(seen.step), seen.cross_entropy});
-    here.print(
-        form("           bigrams mixed with unigrams have %.4f: %s", held_out.bigram_loss,
-             seen.cross_entropy < held_out.bigram_loss ? "beaten" : "NOT beaten, it needs more steps or more text"));
-    write_curve(chosen, past, settings, held_out.bigram_loss);
-    stage save_stage{"saved"};
+    if (shows) {
+        validation_stage.done(form("loss %.4f, %.4f bits a byte, on all %lld held-out tokens", seen.cross_entropy, bits,
+                                   static_cast<long long>(seen.targets)));
+        log->write("validation", {{"step", seen.step},
+                                  {"cross_entropy", seen.cross_entropy},
+                                  {"targets", seen.targets},
+                                  {"bits_per_byte", bits},
+                                  {"bigram", held_out.bigram_loss}});
+        past.validation.push_back({static_cast<double>(seen.step), seen.cross_entropy});
+        here.print(form(
+            "           bigrams mixed with unigrams have %.4f: %s", held_out.bigram_loss,
+            seen.cross_entropy < held_out.bigram_loss ? "beaten" : "NOT beaten, it needs more steps or more text"));
+        write_curve(chosen, past, settings, held_out.bigram_loss);
+    }
+    stage save_stage{"saved", shows};
     train::save_pretrained(run.engine(), run.facts().config, text.tokenizer, chosen.run + "/model");
     save_stage.done(text_of(chosen.run, "/model for Hugging Face transformers, ", chosen.run, "/loss.html"));
-    sample(run, text, given, chosen);
+    if (shows) sample(run, text, given, chosen);
     return 0;
 }
 
@@ -265,6 +293,6 @@ int main(int argc, char** argv) {
         return 2;
     }
     if (chosen.help) return std::fputs(pretrain::help_text().c_str(), stdout) < 0;
-    return fathom::launch<pretrain::machine>(argc, argv,
+    return fathom::launch<pretrain::machine>(chosen.threads,
                                              [&](fathom::world& here) { return pretrain::pretrain(here, chosen); });
 }

@@ -42,6 +42,9 @@ constexpr known_option known[] = {
      "a tokenizer.json (byte-level BPE) of at most the model's vocabulary; default: one is trained on the text"},
     {"run", "DIR", [](options& o, const char*, const std::string& v) { o.run = v; },
      "folder of the run (runs/tiny): text as tokens, tokenizer, saves, log, loss curve, and the model in the end"},
+    {"threads", "N", [](options& o, const char* n, const std::string& v) { o.threads = number_of(n, v, integer{1}); },
+     "ranks, which share each batch and are threads of one process; a step then takes N times as many sequences. The "
+     "processors are shared out among them. ./dev train --processes N starts ranks that are processes, over MPI"},
     {"fresh", nullptr, [](options& o, const char*, const std::string&) { o.fresh = true; },
      "remove the saves of the run and start anew; without it a run goes on from its last save"},
     {"minutes", "M", [](options& o, const char* n, const std::string& v) { o.minutes = number_of(n, v, 0.01); },

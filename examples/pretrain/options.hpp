@@ -14,6 +14,7 @@ struct options {
     double data_limit = 20;         // MB taken from directories
     std::string tokenizer;          // a tokenizer.json; none: one is trained
     // Run
+    fathom::integer threads = 0;  // ranks that are threads of this process; 0: one rank, or those of an MPI launcher
     std::string run = "runs/tiny";
     bool fresh = false;
     double minutes = 3;

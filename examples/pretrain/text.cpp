@@ -169,11 +169,13 @@ void make_text(const run_text& to, const options& chosen, const std::vector<text
 
 }  // namespace
 
-run_text prepare_text(const options& chosen, bool goes_on, integer most_vocabulary) {
-    const run_text text{chosen.run + "/corpus.bin", chosen.run + "/tokenizer.json"};
+run_text text_of_run(const std::string& run) { return {run + "/corpus.bin", run + "/tokenizer.json"}; }
+
+void prepare_text(const options& chosen, bool goes_on, integer most_vocabulary) {
+    const run_text text = text_of_run(chosen.run);
     const std::string record = chosen.run + "/inputs.json";
     const bool made = files::exists(text.corpus) && files::exists(text.tokenizer) && files::exists(record);
-    if (goes_on && made && chosen.data.empty() && chosen.tokenizer.empty()) return text;
+    if (goes_on && made && chosen.data.empty() && chosen.tokenizer.empty()) return;
 
     stage text_stage{"text"};
     const std::vector<text_file> found = find_text(chosen);
@@ -188,7 +190,7 @@ run_text prepare_text(const options& chosen, bool goes_on, integer most_vocabula
     const bool same = made && fathom::json::parse_file(record).at("inputs").as_string() == mark;
     text_stage.done(
         text_of(found.size(), " files of ", static_cast<double>(bytes) / million, " MB", same ? ", as before" : ""));
-    if (same) return text;
+    if (same) return;
     if (goes_on)
         fail(chosen.run,
              ": found a run that was trained on other text or with another tokenizer, expected the same to "
@@ -203,7 +205,6 @@ run_text prepare_text(const options& chosen, bool goes_on, integer most_vocabula
     facts.set("bytes", bytes);
     facts.set("tokenizer", chosen.tokenizer.empty() ? "trained" : chosen.tokenizer);
     fathom::write_atomically(record, fathom::json::write(facts, 2) + '\n');
-    return text;
 }
 
 yardstick measure_held_out(const run_text& text, integer length, bool across_documents) {

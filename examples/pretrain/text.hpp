@@ -15,10 +15,13 @@ struct run_text {
     std::string corpus, tokenizer;  // paths
 };
 
+/// Where a run has its text.
+[[nodiscard]] run_text text_of_run(const std::string& run);
+
 /// Makes them, or finds that they are there and that what they were made from has not changed. Where the run has saves
 /// (`goes_on`), other text is an error; no text named on the command line then means the text it has. Errors: text that
 /// is missing, empty or binary; a tokenizer of more than `most_vocabulary` tokens.
-[[nodiscard]] run_text prepare_text(const options& chosen, bool goes_on, fathom::integer most_vocabulary);
+void prepare_text(const options& chosen, bool goes_on, fathom::integer most_vocabulary);
 
 /// The held-out text, in sequences of `length` tokens, as the simplest model sees it.
 struct yardstick {

@@ -4,6 +4,7 @@ Usage: train.py PRETRAIN, the program. The text it learns are headers of this re
 """
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -18,19 +19,21 @@ PROGRAM = os.path.abspath(sys.argv[1])
 TEXT = os.path.join(ROOT, "include", "fathom", "core")
 OF_THE_MOMENT = {"seconds", "tokens_per_second", "share_of_peak", "resident_bytes"}
 STOPPED = 130
+# Without the first options OpenMPI refuses root, and more ranks than cores.
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"]
 
 
-def train(run, *options, data=(TEXT,)):
+def train(run, *options, data=(TEXT,), launcher=()):
     """Runs it to its end; gives exit status and all that it printed."""
     named = ["--data", *data] if data else []
-    done = subprocess.run([PROGRAM, *named, "--run", run, "--sample-tokens", "4", *options],
+    done = subprocess.run([*launcher, PROGRAM, *named, "--run", run, "--sample-tokens", "4", *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
 
 
-def train_until(step, sent, run, *options):
+def train_until(step, sent, run, *options, launcher=()):
     """Runs it, sends a signal when a step is logged, and gives what `train` gives."""
-    command = [PROGRAM, "--data", TEXT, "--run", run, "--log", "/dev/stdout", *options]
+    command = [*launcher, PROGRAM, "--data", TEXT, "--run", run, "--log", "/dev/stdout", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         text = ""
         for line in child.stdout:
@@ -129,6 +132,30 @@ def interrupted_run(run):
     return failures
 
 
+def several_ranks(run):
+    """Two ranks, threads and processes, stopped and not: one end. Each shows and logs once."""
+    failures = []
+    whole, stopped, processes = (run + name for name in ("_whole", "_stopped", "_processes"))
+    common = ["--steps", "4", "--evaluate-every", "2"]
+    status, text = train(whole, *common, "--threads", "2")
+    expect(failures, status == 0 and "2 ranks of" in text and text.count("bits a byte") == 1, f"exit status {status}",
+           text)
+    kinds = [line["kind"] for line in log_of(whole)]
+    expect(failures, kinds == ["step", "step", "evaluation", "step", "step", "validation"], f"log has {kinds}")
+    status, text = train_until(1, signal.SIGINT, stopped, *common, "--threads", "2")
+    expect(failures, status == STOPPED and text.count("stopped; saved as") == 1, f"exit status {status}", text)
+    status, text = train(stopped, "--threads", "2", data=())
+    expect(failures, status == 0, f"exit status {status}", text)
+    failures += same_end(stopped, whole)
+    if shutil.which("mpirun") and b"MPI_Init" in read(PROGRAM):
+        status, text = train_until(1, signal.SIGUSR1, processes, *common, launcher=MPIRUN)
+        expect(failures, status == STOPPED and text.count("stopped; saved as") == 1, f"exit status {status}", text)
+        status, text = train(processes, data=(), launcher=MPIRUN)
+        expect(failures, status == 0, f"exit status {status}", text)
+        failures += same_end(processes, whole)
+    return failures
+
+
 def refusals(folder):
     """Bad options end with 2, bad input with 1; each says what is wrong and where."""
     def file(name, contents):
@@ -143,6 +170,7 @@ def refusals(folder):
             (2, "expected a whole number of at least 1", ["--steps", "0"], ()),
             (2, '"speed" is not known', ["--set", "speed=3"], ()),
             (2, "expected one", ["--minutes"], ()),
+            (2, "expected a whole number of at least 1", ["--threads", "0"], ()),
             (2, "argument stray", ["stray"], ()),
             (1, "No such file", [], [os.path.join(folder, "missing.txt")]),
             (1, "empty file", [], [file("empty.txt", b"")]),
@@ -168,6 +196,7 @@ def main():
                      lambda n=name, c=check: (c(os.path.join(folder, n), whole), []))
         todo.add("train: Ctrl-C saves, other text is refused, --fresh begins again",
                  lambda: (interrupted_run(os.path.join(folder, "interrupted")), []))
+        todo.add("train: two ranks, threads and processes", lambda: (several_ranks(os.path.join(folder, "ranks")), []))
         todo.add("train: bad options and bad input", lambda: (refusals(folder), []))
         todo.run()
 

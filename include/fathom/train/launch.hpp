@@ -19,22 +19,22 @@ namespace detail {
 
 inline std::atomic<bool> stop_flag{false};
 
-/// Waits for Ctrl-C and SIGTERM on a thread of its own while it lives. The first one asks; a second one, should the
-/// program not listen, ends it. No handler: oneDNN's kernels use the heap as their stack, and a signal that came upon a
-/// thread in one of them would be written into the heap. So all threads that begin here have both signals blocked.
+/// Waits for Ctrl-C, SIGTERM and SIGUSR1 (which mpirun and Slurm hand on at once) on a thread of its own while it
+/// lives. The first one asks; a second one, should the program not listen, ends it. No handler: oneDNN's kernels use
+/// the heap as their stack, and a signal that came upon a thread in one of them would be written into the heap. So all
+/// threads that begin here have these signals blocked.
 class signal_watch {
   public:
     signal_watch() {
-        sigset_t both;
-        sigemptyset(&both);
-        sigaddset(&both, SIGINT);
-        sigaddset(&both, SIGTERM);
-        pthread_sigmask(SIG_BLOCK, &both, &before_);
-        thread_ = std::thread{[this, both] {
-            for (int signal = 0; sigwait(&both, &signal) == 0 && !over_.load();)
+        sigset_t these;
+        sigemptyset(&these);
+        for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&these, signal);
+        pthread_sigmask(SIG_BLOCK, &these, &before_);
+        thread_ = std::thread{[this, these] {
+            for (int signal = 0; sigwait(&these, &signal) == 0 && !over_.load();)
                 if (stop_flag.exchange(true)) {
                     std::signal(signal, SIG_DFL);
-                    pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
+                    pthread_sigmask(SIG_UNBLOCK, &these, nullptr);
                     std::raise(signal);
                 }
         }};
@@ -116,11 +116,11 @@ inline void run_ranks(integer threads, const rank_body& body) {
 }  // namespace detail
 
 /// Runs body(world) once a rank of Mesh, which is a mesh or any_of<recipe...>: as the processes of an MPI launcher
-/// (with <fathom/mpi.hpp>), as so many threads as `--threads N` says, or alone. Takes that option out of the arguments.
-/// Gives back the process's exit status: the largest that a body in it gave (void is 0), or 1 after an exception, such
-/// as of another number of ranks than Mesh has; its text goes to standard error. Ctrl-C and SIGTERM set
+/// (with <fathom/mpi.hpp>), as so many threads, or alone (0). Gives back the process's exit status: the largest that a
+/// body in it gave (void is 0), or 1 after an exception, such as of a number of ranks that is not for Mesh; its text
+/// goes to standard error. Ctrl-C, SIGTERM and SIGUSR1 set
 /// world.stop_requested().
-template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
+template <class Mesh, class Body> int launch(integer threads, Body&& body) {
     const detail::signal_watch signals;
     struct ranks_body {
         std::remove_reference_t<Body>* body;
@@ -142,12 +142,24 @@ template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body
         }
     };
     try {
-        detail::run_ranks(detail::take_threads(argc, argv), {&all, call});
+        detail::run_ranks(threads, {&all, call});
         return all.status;
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
         return 1;
     }
+}
+
+/// The same with as many threads as `--threads N` says, which is taken out of the arguments.
+template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
+    integer threads = 0;
+    try {
+        threads = detail::take_threads(argc, argv);
+    } catch (const error& problem) {
+        std::fprintf(stderr, "%s\n", problem.what());
+        return 1;
+    }
+    return launch<Mesh>(threads, body);
 }
 
 }  // namespace fathom

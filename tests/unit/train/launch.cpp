@@ -35,10 +35,13 @@ bool takes(int signal) {
 
 TEST_CASE("launch: no thread that may compute takes a signal, and Ctrl-C is asked for") {
     arguments given{{"program"}};
+    int signal = SIGINT;
+    SUBCASE("Ctrl-C") {}
+    SUBCASE("what mpirun and Slurm hand on") { signal = SIGUSR1; }
     CHECK(takes(SIGINT));
     std::atomic<int> taken = 0;
     CHECK(run(given, [&](world& all) {
-              taken += takes(SIGINT) + takes(SIGTERM);
+              taken += takes(SIGINT) + takes(SIGTERM) + takes(SIGUSR1);
               host::workers pool{3};
               std::atomic<int> met = 0;
               pool.run(3, [&](integer, int worker) {
@@ -48,13 +51,14 @@ TEST_CASE("launch: no thread that may compute takes a signal, and Ctrl-C is aske
                   taken += takes(SIGINT) + takes(SIGTERM) + (worker > 0 && takes(SIGPROF));
               });
               CHECK(!all.stop_requested());
-              ::kill(::getpid(), SIGINT);
+              ::kill(::getpid(), signal);
               while (!all.stop_requested()) {
               }
               return 3;
           }) == 3);
     CHECK(taken == 0);
     CHECK(takes(SIGINT));
+    CHECK(takes(SIGUSR1));
     detail::stop_flag = false;
 }
 
@@ -71,6 +75,12 @@ TEST_CASE("launch: --threads is taken out of the arguments, and the worst status
     CHECK(std::string{given.pointers[1]} == "first");
     CHECK(std::string{given.pointers[2]} == "last");
     CHECK(given.pointers[3] == nullptr);
+}
+
+TEST_CASE("launch: a number of threads that the program read itself") {
+    std::atomic<integer> ranks = 0;
+    CHECK(launch<any_ranks>(2, [&](world& all) { ranks += all.size(); }) == 0);
+    CHECK(ranks == 4);
 }
 
 TEST_CASE("launch: another number of ranks than the mesh has") {
