@@ -135,6 +135,37 @@ TEST_CASE("zero: with a tied embedding on both ends, recomputed blocks, experts 
         }
 }
 
+TEST_CASE("zero: further rounds of experts add to gradients before their weights' part") {
+    run_factors f = many_blocks();
+    f.load = run_factors::routing::few_experts;
+    f.sequences = 32, f.steps = 2;
+    const history expected = runs::alone(f);
+    for (const integer zero : {1, 2, 3}) {
+        train::layout_facts layout = layout_of({.dp = 8, .ep = 4}, zero, f);
+        layout.schedule = &schedule::built::of<schedule::zb_h1>;
+        CAPTURE(text_of_layout(layout));
+        compare(on_ranks(layout, f), expected, false);
+    }
+}
+
+TEST_CASE("zero: key-value heads that some tensor ranks share") {
+    using grouped = layout_runs<models::grouped_query_family, double>;
+    run_factors f = many_blocks();
+    f.config = {};
+    f.config.type = models::family::llama;
+    f.config.vocab_size = layout_vocabulary, f.config.hidden_size = 24, f.config.num_hidden_layers = 7;
+    f.config.num_attention_heads = 8, f.config.num_key_value_heads = 2, f.config.head_dim = 4;
+    f.config.attention_bias = true;
+    f.config.intermediate_size = 16, f.config.max_position_embeddings = 32, f.config.initializer_range = 0.1;
+    f.sequences = 8, f.steps = 3;
+    const history expected = grouped::alone(f);
+    for (const integer zero : {0, 1, 2, 3}) {
+        const train::layout_facts layout = layout_of({.dp = 2, .tp = 4}, zero, f);
+        CAPTURE(text_of_layout(layout));
+        compare(grouped::on(layout, f), expected, zero == 0);
+    }
+}
+
 TEST_CASE("zero: shards within some ranks, with copies of them across the others") {
     run_factors f = many_blocks();
     f.steps = 3;
