@@ -1,8 +1,10 @@
 // Every kernel in every number format, for nvcc: run.py beside this compiles it and reads what each of them takes.
 #include <fathom/core/bf16.hpp>
 #include <fathom/device/cuda/run_kernel.hpp>
+#include <fathom/ops/attention/around_kernel.hpp>
 #include <fathom/ops/attention/backward_kernel.hpp>
 #include <fathom/ops/attention/kernel.hpp>
+#include <fathom/ops/attention/plain_kernel.hpp>
 #include <fathom/ops/cross_entropy/kernel.hpp>
 #include <fathom/ops/embedding/kernel.hpp>
 #include <fathom/ops/permutation/kernel.hpp>
@@ -19,10 +21,17 @@ namespace fathom::test {
 /// Their entries, so that all of them are made.
 template <class... Kernels> int make() { return (0 + ... + (cuda::kernel_entry<Kernels> != nullptr)); }
 
+template <class T, int QkDim, int VDim> int make_plain_attention() {
+    return make<ops::attention_plain_forward_kernel<T, QkDim, VDim>,
+                ops::attention_plain_keys_backward_kernel<T, QkDim, VDim>,
+                ops::attention_plain_queries_backward_kernel<T, QkDim, VDim>>();
+}
+
 /// Attention of heads of these widths.
 template <int QkDim, int VDim> int make_attention() {
     return make<ops::attention_forward_kernel<QkDim, VDim>, ops::attention_keys_backward_kernel<QkDim, VDim>,
-                ops::attention_queries_backward_kernel<QkDim, VDim>>();
+                ops::attention_queries_backward_kernel<QkDim, VDim>>() +
+           make_plain_attention<float, QkDim, VDim>() + make_plain_attention<double, QkDim, VDim>();
 }
 
 /// Those that read and write a number format, in all three.
@@ -38,15 +47,16 @@ template <template <class> class... Kernels> int make_in_every_sum() {
 int all() {
     return make_in_every_format<ops::rms_norm_kernel, ops::rms_norm_backward_kernel, ops::rotate_kernel,
                                 ops::swiglu_kernel, ops::swiglu_backward_kernel, ops::embed_kernel,
-                                ops::embed_backward_kernel, ops::gather_rows_kernel, ops::combine_rows_kernel>() +
+                                ops::embed_backward_kernel, ops::gather_rows_kernel, ops::combine_rows_kernel,
+                                ops::attention_means_kernel, ops::attention_shared_kernel>() +
            make_in_every_sum<ops::add_rows_kernel, ops::cross_entropy_kernel, ops::route_kernel,
                              ops::route_backward_kernel, ops::bias_update_kernel, ops::move_scalars_kernel,
                              optim::squared_norm_kernel>() +
            make_attention<192, 128>() + make_attention<128, 128>() + make_attention<64, 64>() +
-           make<ops::attention_means_kernel, ops::attention_shared_kernel, ops::add_load_kernel, ops::count_rows_kernel,
-                ops::place_groups_kernel, ops::place_rows_kernel, optim::sum_kernel, optim::clip_kernel,
-                ops::quantise_rows_kernel<bf16>, ops::quantise_rows_kernel<float>, ops::quantise_blocks_kernel<bf16>,
-                ops::quantise_blocks_kernel<float>, optim::adamw_kernel<bf16, float>, optim::adamw_kernel<float, float>,
+           make<ops::add_load_kernel, ops::count_rows_kernel, ops::place_groups_kernel, ops::place_rows_kernel,
+                optim::sum_kernel, optim::clip_kernel, ops::quantise_rows_kernel<bf16>,
+                ops::quantise_rows_kernel<float>, ops::quantise_blocks_kernel<bf16>, ops::quantise_blocks_kernel<float>,
+                optim::adamw_kernel<bf16, float>, optim::adamw_kernel<float, float>,
                 optim::adamw_kernel<double, double>>();
 }
 

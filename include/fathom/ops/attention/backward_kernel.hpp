@@ -6,37 +6,18 @@
 #include <cstdint>
 #include <fathom/core/bf16.hpp>
 #include <fathom/device/block/reduce.hpp>
+#include <fathom/ops/attention/around_kernel.hpp>
+#include <fathom/ops/attention/detail/kernel_facts.hpp>
 #include <fathom/ops/attention/detail/tiles.hpp>
 #include <limits>
 #include <numbers>
 
 namespace fathom::ops {
 
-/// First of the launches that are `attention_backward`: means[heads, tokens] = dout . out of each query and head, a
-/// warp each. out, dout[tokens, heads * v_dim].
-struct attention_means_kernel {
-    static constexpr const char* name = "attention_means";
-    static constexpr int threads = 128;
-    static constexpr integer blocks(integer tokens, integer heads) { return pieces(tokens * heads, threads / 32); }
-
-    template <class Block>
-    FATHOM_DEVICE void operator()(Block& block, device::rows<Block, float> means, device::rows<Block, const bf16> out,
-                                  device::rows<Block, const bf16> dout) const {
-        const auto warp = block.warp();
-        const integer i = static_cast<integer>(block.block_rank()) * warp.meta_group_size() + warp.meta_group_rank();
-        const integer heads = means.rows, token = i / heads, head = i % heads, width = out.width / heads;
-        if (token >= out.rows) return;
-        float sum = 0;
-        for (integer c = head * width + warp.thread_rank(); c < (head + 1) * width; c += 32)
-            sum += static_cast<float>(out(token, c)) * static_cast<float>(dout(token, c));
-        sum = device::reduce(warp, sum, device::plus{});
-        if (warp.thread_rank() == 0) means(head, token) = sum;
-    }
-};
-
-/// Second launch: the gradients of keys and values, a block a tile of keys and a kv head, a warp 16 keys; it walks over
-/// the queries of all heads that read them, in order. dk and dv as `attention_operands` has k and v,
-/// shared_parts[tokens, kv_heads * shared_dim], logsumexp and means[heads, tokens]; the rest as the forward has it.
+/// Second launch of `attention_backward`, after `attention_means_kernel`: the gradients of keys and values, a block a
+/// tile of keys and a kv head, a warp 16 keys; it walks over the queries of all heads that read them, in order. dk and
+/// dv as `attention_operands` has k and v, shared_parts[tokens, kv_heads * shared_dim], logsumexp and means[heads,
+/// tokens]; the rest as the forward has it.
 template <int QkDim, int VDim, int QueryTile = 32, int Warps = 4> struct attention_keys_backward_kernel {
     static constexpr const char* name = "attention_keys_backward";
     static constexpr int threads = 32 * Warps, KeyTile = 16 * Warps, N = QueryTile / 8;
@@ -81,8 +62,7 @@ template <int QkDim, int VDim, int QueryTile = 32, int Warps = 4> struct attenti
         const integer kv_head = block.block_rank() % of.facts.kv_heads;
         const integer origin = block.block_rank() % of_a_tile / of.facts.kv_heads * of.length;
         const int valid = length - first < KeyTile ? length - first : KeyTile;
-        const in::head_operands<Block, const bf16> operands{
-            k, shared, v, QkDim - of.facts.shared_dim, kv_head * of.k_head_stride, kv_head * of.v_head_stride, origin};
+        const auto operands = of.operands(kv_head * group, origin, k, shared, v);
 
         int last = first;  // the last query that sees any of these keys
         for (int i = first + block.thread_rank(); i < length; i += block.size())
@@ -173,8 +153,8 @@ template <int QkDim, int VDim, int QueryTile = 32, int Warps = 4> struct attenti
     };
 };
 
-/// Third launch: dq[tokens, heads * qk_dim], a block a tile of queries and a head, a warp 16 queries; it walks over
-/// keys.
+/// Third launch, before `attention_shared_kernel`: dq[tokens, heads * qk_dim], a block a tile of queries and a head, a
+/// warp 16 queries; it walks over keys.
 template <int QkDim, int VDim, int KeyTile = 32, int Warps = 4> struct attention_queries_backward_kernel {
     static constexpr const char* name = "attention_queries_backward";
     static constexpr int threads = 32 * Warps, QueryTile = 16 * Warps, N = KeyTile / 8;
@@ -212,10 +192,9 @@ template <int QkDim, int VDim, int KeyTile = 32, int Warps = 4> struct attention
         const integer heads = of.facts.heads, of_a_tile = q.rows / of.length * heads;
         const integer tile = pieces(of.length, QueryTile) - 1 - block.block_rank() / of_a_tile;
         const integer head = block.block_rank() % heads, origin = block.block_rank() % of_a_tile / heads * of.length;
-        const integer kv_head = head / (heads / of.facts.kv_heads), first = tile * QueryTile;
+        const integer first = tile * QueryTile;
         const integer valid = of.length - first < QueryTile ? of.length - first : QueryTile;
-        const in::head_operands<Block, const bf16> operands{
-            k, shared, v, QkDim - of.facts.shared_dim, kv_head * of.k_head_stride, kv_head * of.v_head_stride, origin};
+        const auto operands = of.operands(head, origin, k, shared, v);
 
         float sum[2], mean[2];
         std::int32_t start[2], lowest = static_cast<std::int32_t>(first + QueryTile);
@@ -272,26 +251,6 @@ template <int QkDim, int VDim, int KeyTile = 32, int Warps = 4> struct attention
         in::store_sums(
             block, sums, valid - warp_row, [&](int, int) { return static_cast<float>(of.facts.scale); },
             [&](int r, int c) { return dq.row(origin + first + warp_row + r) + (head * QkDim + c); });
-    }
-};
-
-/// Last launch, where heads share a part of their keys: dshared[tokens, shared_dim] = the parts of all kv heads, added
-/// in order. shared_parts[tokens, kv_heads * shared_dim]; a block a token.
-struct attention_shared_kernel {
-    static constexpr const char* name = "attention_shared";
-    static constexpr int threads = 64;
-    static constexpr integer blocks(integer tokens) { return tokens; }
-
-    template <class Block>
-    FATHOM_DEVICE void operator()(Block& block, device::rows<Block, bf16> dshared,
-                                  device::rows<Block, const float> shared_parts) const {
-        const integer token = block.block_rank();
-        for (integer c = block.thread_rank(); c < dshared.width; c += block.size()) {
-            float sum = 0;
-            for (integer at = c; at < shared_parts.width; at += dshared.width)
-                sum += static_cast<float>(shared_parts(token, at));
-            dshared(token, c) = bf16{sum};
-        }
     }
 };
 

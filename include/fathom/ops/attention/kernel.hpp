@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <fathom/core/bf16.hpp>
 #include <fathom/device/block/reduce.hpp>
+#include <fathom/ops/attention/detail/kernel_facts.hpp>
 #include <fathom/ops/attention/detail/tiles.hpp>
 #include <limits>
 #include <numbers>
@@ -54,10 +55,9 @@ template <int QkDim, int VDim, int QueryTile = 128, int KeyTile = 32, int Warps 
         const integer heads = of.facts.heads, of_a_tile = q.rows / of.length * heads;
         const integer tile = pieces(of.length, QueryTile) - 1 - block.block_rank() / of_a_tile;
         const integer head = block.block_rank() % heads, origin = block.block_rank() % of_a_tile / heads * of.length;
-        const integer kv_head = head / (heads / of.facts.kv_heads), first = tile * QueryTile;
+        const integer first = tile * QueryTile;
         const integer valid = of.length - first < QueryTile ? of.length - first : QueryTile;
-        const in::head_operands<Block, const bf16> operands{
-            k, shared, v, QkDim - of.facts.shared_dim, kv_head * of.k_head_stride, kv_head * of.v_head_stride, origin};
+        const auto operands = of.operands(head, origin, k, shared, v);
 
         std::int32_t start[M][2], lowest = static_cast<std::int32_t>(first + QueryTile), highest = 0;
         for (int m = 0; m < M; ++m)

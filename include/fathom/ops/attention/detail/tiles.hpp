@@ -8,26 +8,11 @@
 #include <fathom/device/block/memory.hpp>
 #include <fathom/device/block/pack.hpp>
 #include <fathom/device/block/qualifier.hpp>
-#include <fathom/ops/attention/attention_facts.hpp>
 
 namespace fathom::ops::detail::attention {
 
 /// The stride of rows in shared memory: eight rows of an ldmatrix fall in different banks.
 constexpr int padded(int columns) { return columns + 8; }
-
-/// What kernels know of the sizes besides their own: where heads lie in the rows of operands.
-struct kernel_facts {
-    attention_facts facts;
-    integer length = 0;  // of a sequence
-    integer k_head_stride = 0, v_head_stride = 0;
-};
-
-/// Whether rows come in pieces of 16 bytes and scores grow with their products.
-constexpr bool takes(const kernel_facts& of, integer qk_dim, integer v_dim) {
-    const attention_facts& f = of.facts;
-    return f.qk_dim == qk_dim && f.v_dim == v_dim && f.shared_dim % 8 == 0 && of.k_head_stride % 8 == 0 &&
-           of.v_head_stride % 8 == 0 && f.scale > 0;
-}
 
 /// Starts to copy Rows x Columns numbers; from_row(r) gives the place of column c of row r by from(r, c). Rows from
 /// `valid` on become zeros.
@@ -116,16 +101,5 @@ FATHOM_DEVICE void store_sums(const Block& block, const device::fragment_c (&c)[
         }
     }
 }
-
-/// Where the operands of one head of one sequence lie.
-template <class Block, class T> struct head_operands {
-    device::rows<Block, T> k, shared, v;
-    integer own, k_column, v_column, origin;
-
-    FATHOM_DEVICE auto key(integer token, integer c) const {
-        return c < own ? k.row(origin + token) + (k_column + c) : shared.row(origin + token) + (c - own);
-    }
-    FATHOM_DEVICE auto value(integer token, integer c) const { return v.row(origin + token) + (v_column + c); }
-};
 
 }  // namespace fathom::ops::detail::attention

@@ -1,0 +1,54 @@
+// The launches before and after attention's backward on GPUs, which its number formats share.
+#pragma once
+
+#include <fathom/core/bytes.hpp>
+#include <fathom/core/number.hpp>
+#include <fathom/device/block/reduce.hpp>
+
+namespace fathom::ops {
+
+/// First of the launches that are `attention_backward`: means[heads, tokens] = dout . out of each query and head, a
+/// warp each. out, dout[tokens, heads * v_dim].
+template <class T> struct attention_means_kernel {
+    using A = accumulator_t<T>;
+    static constexpr const char* name = "attention_means";
+    static constexpr int threads = 128;
+    static constexpr integer blocks(integer tokens, integer heads) { return pieces(tokens * heads, threads / 32); }
+
+    template <class Block>
+    FATHOM_DEVICE void operator()(Block& block, device::rows<Block, A> means, device::rows<Block, const T> out,
+                                  device::rows<Block, const T> dout) const {
+        const auto warp = block.warp();
+        const integer i = static_cast<integer>(block.block_rank()) * warp.meta_group_size() + warp.meta_group_rank();
+        const integer heads = means.rows, token = i / heads, head = i % heads, width = out.width / heads;
+        if (token >= out.rows) return;
+        A sum{};
+        for (integer c = head * width + warp.thread_rank(); c < (head + 1) * width; c += 32)
+            sum += static_cast<A>(out(token, c)) * static_cast<A>(dout(token, c));
+        sum = device::reduce(warp, sum, device::plus{});
+        if (warp.thread_rank() == 0) means(head, token) = sum;
+    }
+};
+
+/// Last launch, where heads share a part of their keys: dshared[tokens, shared_dim] = the parts of all kv heads, added
+/// in order. shared_parts[tokens, kv_heads * shared_dim]; a block a token.
+template <class T> struct attention_shared_kernel {
+    using A = accumulator_t<T>;
+    static constexpr const char* name = "attention_shared";
+    static constexpr int threads = 64;
+    static constexpr integer blocks(integer tokens) { return tokens; }
+
+    template <class Block>
+    FATHOM_DEVICE void operator()(Block& block, device::rows<Block, T> dshared,
+                                  device::rows<Block, const A> shared_parts) const {
+        const integer token = block.block_rank();
+        for (integer c = block.thread_rank(); c < dshared.width; c += block.size()) {
+            A sum{};
+            for (integer at = c; at < shared_parts.width; at += dshared.width)
+                sum += static_cast<A>(shared_parts(token, at));
+            dshared(token, c) = static_cast<T>(sum);
+        }
+    }
+};
+
+}  // namespace fathom::ops
