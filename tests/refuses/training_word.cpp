@@ -8,7 +8,8 @@ struct model : deepseek_llm<vocab_size<64>, hidden_size<32>, num_hidden_layers<2
 
 #ifdef REFUSED
 // refused: fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>,
-//     schedule::..., stages<...>, optimizer::..., zero<N>, shard_within<N> and recompute<...> come after the precision.
+//     schedule::..., stages<...>, optimizer::..., zero<N>, shard_within<N>, expert_tokens<R>, capacity_factor<R>,
+//     context_ring and recompute<...> come after the precision.
 struct described
     : training<model, mesh<>, precision<weights<fp32>>, sequence_length<64>, micro_batch<1>, hidden_size<32>> {};
 #else

@@ -2,11 +2,19 @@
 #pragma once
 
 #include <fathom/models/transformer.hpp>
+#include <fathom/nn/context_exchange.hpp>
 #include <fathom/parallel/degrees.hpp>
 #include <fathom/parallel/schedule/shape.hpp>
 #include <fathom/parallel/stages.hpp>
 
 namespace fathom::models {
+
+/// What a recipe chooses for ranks that split a model, beside the degrees.
+struct share_choices {
+    double expert_tokens = 2;    // rows reserved for experts, over those of an even load
+    double capacity_factor = 0;  // 0: no token is dropped
+    nn::context_exchange exchange = nn::context_exchange::all_gather;
+};
 
 /// The layers of pipeline stages, counted with the embedding first and the head after the last block, modules of
 /// multi-token prediction behind it.
@@ -44,7 +52,21 @@ constexpr void split_facts(auto& facts, const degrees& d, const rank_place& at, 
     if constexpr (requires { facts.mlp; }) split_facts(facts.mlp, d, at, tokens);
 }
 
+constexpr void choose(auto& facts, const share_choices& choices) {
+    if constexpr (requires { facts.capacity_factor; })
+        facts.expert_tokens = choices.expert_tokens, facts.capacity_factor = choices.capacity_factor;
+    if constexpr (requires { facts.exchange; }) facts.exchange = choices.exchange;
+    if constexpr (requires { facts.self_attn; }) choose(facts.self_attn, choices);
+    if constexpr (requires { facts.mlp; }) choose(facts.mlp, choices);
+}
+
 }  // namespace detail
+
+/// A model with what a recipe chooses for the ranks that split it.
+template <class Transformer> constexpr Transformer chosen(Transformer model, const share_choices& choices) {
+    std::apply([&](auto&... part) { (detail::choose(part.layer.of, choices), ...); }, model.segments);
+    return model;
+}
 
 /// What a rank at that place holds of a whole model, for micro-batches of at most that shape.
 template <class Transformer>

@@ -6,6 +6,7 @@
 #include <fathom/parallel/schedule/costs.hpp>     // IWYU pragma: export
 #include <fathom/parallel/schedule/explain.hpp>   // IWYU pragma: export
 #include <fathom/parallel/schedule/lower.hpp>     // IWYU pragma: export
+#include <fathom/parallel/schedule/own.hpp>       // IWYU pragma: export
 #include <fathom/parallel/schedule/proof.hpp>     // IWYU pragma: export
 #include <fathom/parallel/schedule/prove.hpp>     // IWYU pragma: export
 #include <fathom/parallel/schedule/shape.hpp>     // IWYU pragma: export

@@ -93,6 +93,16 @@ template <class Schedule, class Ranks> struct both_ends_have_a_rank {
     static_assert(Schedule::way != schedule::route::two_way || (Ranks::value % 2 == 0 && Ranks::value > 1),
                   "fathom: DualPipe is fed from both ends. fix: pick an even number of ranks for pp<N>.");
 };
+template <class Schedule, class Ranks> struct table_has_the_ranks_of_the_pipeline {
+    static constexpr bool holds() {
+        if constexpr (requires { Schedule::ranks; })
+            return Schedule::ranks == Ranks::value;
+        else
+            return true;
+    }
+    static_assert(holds(),
+                  "fathom: a table of your own is for other ranks. fix: give its shape as many ranks as pp<N> has.");
+};
 /// What reads the head's normed states stays with it.
 template <class Last, class Depths> struct predictions_stay_with_the_head {
     static_assert(Last::value > Depths::value,
@@ -121,6 +131,7 @@ struct model_fits_the_mesh<Model, Mesh, Length, Schedule, Stages, true, std::voi
                                etp<layout_of<Mesh>::value.etp>>,
       sequence_divides_over_context_ranks<Length, cp<layout_of<Mesh>::value.cp>>,
       both_ends_have_a_rank<Schedule, pp<layout_of<Mesh>::value.pp>>,
+      table_has_the_ranks_of_the_pipeline<Schedule, pp<layout_of<Mesh>::value.pp>>,
       predictions_stay_with_the_head<
           layers<stages_of_model<Model, Mesh, Schedule, Stages>::of(stage_count<Mesh, Schedule> - 1).count>,
           num_nextn_predict_layers<Model::config().num_nextn_predict_layers>> {};

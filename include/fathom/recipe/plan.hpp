@@ -34,8 +34,9 @@ struct plan {
 /// The recipe's transformer, whole: the same type for all recipes of the same kinds of blocks and formats, whatever
 /// their degrees.
 template <class Recipe> constexpr auto transformer_of() {
-    return Recipe::model::family::template transformer<typename Recipe::numbers::weights, Recipe::split>(
-        Recipe::model::config(), Recipe::again);
+    return models::chosen(Recipe::model::family::template transformer<typename Recipe::numbers::weights, Recipe::split>(
+                              Recipe::model::config(), Recipe::again),
+                          Recipe::choices);
 }
 
 /// Experts of a layer that see one token; 1 for what every token passes.
@@ -94,10 +95,15 @@ template <class Transformer> constexpr plan lower(const Transformer& model, cons
 /// of the pipeline).
 template <integer Replicas = 1, integer MicroBatches = 0> struct start_of {};
 
-/// Micro-batches of a step.
+/// Micro-batches of a step; where nothing was said, those of a table of one's own, or twice the ranks of the pipeline.
 template <class Recipe, integer Replicas, integer MicroBatches>
 constexpr integer micro_batches_of(const start_of<Replicas, MicroBatches>&) {
-    return MicroBatches > 0 ? MicroBatches : 2 * Recipe::layout::pp_degree;
+    if constexpr (MicroBatches > 0)
+        return MicroBatches;
+    else if constexpr (requires { Recipe::pipeline_schedule::micro_batches; })
+        return Recipe::pipeline_schedule::micro_batches;
+    else
+        return 2 * Recipe::layout::pp_degree;
 }
 /// The schedule of a recipe whose ranks split the model.
 template <class Recipe, class Start>

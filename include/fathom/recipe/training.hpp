@@ -6,9 +6,10 @@
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/optim/decay.hpp>
 #include <fathom/parallel/degrees.hpp>
-#include <fathom/parallel/schedule/words.hpp>
+#include <fathom/parallel/schedule/own.hpp>
 #include <fathom/parallel/stages.hpp>
 #include <fathom/recipe/layout_rules.hpp>
+#include <fathom/recipe/layout_words.hpp>
 #include <fathom/recipe/precision.hpp>
 
 namespace fathom {
@@ -17,13 +18,6 @@ namespace fathom {
 template <integer N> struct sequence_length { static constexpr integer value = N; };
 /// The most sequences of a micro-batch; a batch may have fewer.
 template <integer N> struct micro_batch { static constexpr integer value = N; };
-/// The ZeRO stage: what is sharded over the data axes. 0: nothing, 1: the optimizer's state, 2: gradients of blocks,
-/// too, 3: weights of blocks, too. A block is whole where it works; ends and modules of multi-token prediction always
-/// are.
-template <integer N> struct zero { static constexpr integer value = N; };
-/// ZeRO shards over N neighbouring data ranks, as those of one node are; others have copies of these shards.
-template <integer N> struct shard_within { static constexpr integer value = N; };
-
 /// Optimizers.
 namespace optimizer {
 /// AdamW; Groups says which parameters decay.
@@ -94,8 +88,7 @@ template <integer N> struct training_word<micro_batch<N>> { static constexpr int
 template <integer N> struct training_word<zero<N>> { static constexpr int kind = 4; };
 template <integer N> struct training_word<shard_within<N>> { static constexpr int kind = 128; };
 template <class Word>
-requires is_schedule<Word>
-struct training_word<Word> {
+requires(is_schedule<Word> || schedule::own_table<Word>) struct training_word<Word> {
     static constexpr int kind = 8;
 };
 template <integer... Layers> struct training_word<stages<Layers...>> { static constexpr int kind = 64; };
@@ -109,9 +102,26 @@ template <class... Parts, class... Words> struct recompute_of<recompute<Parts...
 template <class First, class... Words> struct recompute_of<First, Words...> : recompute_of<Words...> {};
 
 template <class... Words> struct schedule_of { using type = schedule::one_f_one_b; };
-template <class First, class... Words>
-struct schedule_of<First, Words...>
-    : std::conditional_t<is_schedule<First>, std::type_identity<First>, schedule_of<Words...>> {};
+template <class First, class... Words> struct schedule_of<First, Words...> : schedule_of<Words...> {};
+template <is_schedule First, class... Words> struct schedule_of<First, Words...> { using type = First; };
+template <schedule::own_table First, class... Words> struct schedule_of<First, Words...> {
+    using type = schedule::own<First>;
+};
+
+template <decimal R> struct training_word<expert_tokens<R>> : rule::expert_rows_are_reserved<expert_tokens<R>> {
+    static constexpr int kind = 256;
+};
+template <decimal R> struct training_word<capacity_factor<R>> : rule::capacity_is_above_nothing<capacity_factor<R>> {
+    static constexpr int kind = 512;
+};
+template <> struct training_word<context_ring> { static constexpr int kind = 1024; };
+
+/// What a word chooses for ranks that split a model; most choose nothing.
+template <class Word> constexpr void choose(models::share_choices& c) {
+    if constexpr (requires { Word::set(c); }) Word::set(c);
+}
+template <class... Words>
+inline constexpr bool any_choice = (requires(models::share_choices & c) { Words::set(c); } || ...);
 
 template <class... Words> struct stages_of { using type = stages<>; };
 template <integer... Layers, class... Words> struct stages_of<stages<Layers...>, Words...> {
@@ -148,8 +158,8 @@ template <class... Words> struct only_training_words {
     static_assert(
         ((detail::training_word<Words>::kind != 0) && ...),
         "fathom: training<> got a word that it does not know. fix: sequence_length<N>, micro_batch<N>, "
-        "schedule::..., stages<...>, optimizer::..., zero<N>, shard_within<N> and recompute<...> come after the "
-        "precision.");
+        "schedule::..., stages<...>, optimizer::..., zero<N>, shard_within<N>, expert_tokens<R>, capacity_factor<R>, "
+        "context_ring and recompute<...> come after the precision.");
     static_assert((detail::training_word<Words>::kind + ... + 0) == (detail::training_word<Words>::kind | ... | 0),
                   "fathom: a word of training<> is given twice. fix: keep one of the two.");
 };
@@ -222,6 +232,7 @@ struct training
       rule::sharding_has_ranks<detail::word_of<zero, 0, Words...>, rule::data_degree_of<Mesh>::value>,
       rule::shards_have_copies<detail::word_of<shard_within, 0, Words...>, detail::word_of<zero, 0, Words...>,
                                rule::data_ranks<rule::data_degree_of<Mesh>::value>>,
+      rule::choice_has_ranks<Mesh, !detail::any_choice<Words...> || rule::layout_of<Mesh>::value.split()>,
       rule::model_fits_the_mesh<Model, Mesh, detail::word_of<sequence_length, 0, Precision, Words...>,
                                 typename detail::schedule_of<Words...>::type,
                                 typename detail::stages_of<Words...>::type> {
@@ -238,6 +249,11 @@ struct training
     using pipeline_schedule = typename detail::schedule_of<Words...>::type;
     /// Whether ranks split the model or its sequences.
     static constexpr bool split = rule::layout_of<Mesh>::value.split();
+    static constexpr models::share_choices choices = [] {
+        models::share_choices c;
+        (detail::choose<Words>(c), ...);
+        return c;
+    }();
     /// The layers of a pipeline stage, counted as stages<> does.
     static constexpr layer_range layers_of_stage(integer stage) {
         return rule::stages_of_model<Model, Mesh, pipeline_schedule, typename detail::stages_of<Words...>::type>::of(

@@ -28,11 +28,4 @@ struct two_hidden;           // 2 x hidden_size: what a multi-token prediction m
 struct one;                  // a single row: gains and biases
 }  // namespace axis
 
-/// An extent with a bound in the type and an actual value at run time: the last batch, an evaluation, the tokens of an
-/// expert.
-template <integer Bound> struct at_most {
-    static constexpr integer bound = Bound;
-    integer value = Bound;
-};
-
 }  // namespace fathom

@@ -105,8 +105,8 @@ template <class Schedule, integer Ranks, integer MicroBatches>
 struct at : Schedule::template sizes<Ranks, MicroBatches> {
     static constexpr bool fits = Schedule::fits(Ranks, MicroBatches);
     using written = std::conditional_t<fits, Schedule, gpipe>;  // a stand-in, so that one broken rule is one error
-    static constexpr schedule::shape shape =
-        shape_of<written>(fits ? static_cast<int>(Ranks) : 1, fits ? static_cast<int>(MicroBatches) : 1);
+    static constexpr schedule::shape shape = shape_of<written>(Ranks > 0 ? static_cast<int>(Ranks) : 1,
+                                                               MicroBatches > 0 ? static_cast<int>(MicroBatches) : 1);
     static constexpr auto steps = detail::written<written, write<written>(shape, nullptr)>(shape);
 };
 

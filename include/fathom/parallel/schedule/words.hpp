@@ -50,16 +50,17 @@ class writer {
     constexpr void overlapped(int forward, int chunk, int backward, int backward_chunk) {
         put({rank, work::overlapped, forward, chunk, backward, backward_chunk});
     }
+    /// A step as it is, of whatever rank.
+    constexpr void put(const step& s) {
+        if (room_ != nullptr) room_[count_] = s;
+        ++count_;
+    }
     [[nodiscard]] constexpr int count() const { return count_; }
 
     const schedule::shape shape;
     int rank = 0;
 
   private:
-    constexpr void put(const step& s) {
-        if (room_ != nullptr) room_[count_] = s;
-        ++count_;
-    }
     step* room_;
     int count_ = 0;
 };
