@@ -104,7 +104,13 @@ TEST_SUITE("faults" * doctest::skip()) {
         job([](auto& ranks, auto& data) { ranks.run(comm::all_reduce(data.data(), 9'999).from("shorter")); });
     }
     TEST_CASE("killed") {
-        job([](auto&, auto&) { ::kill(::getpid(), SIGKILL); });
+        job([](auto&, auto&) { ::kill(::getpid(), SIGKILL); }, {1});
+    }
+    TEST_CASE("never comes") {
+        const auto fault = [](auto&, auto&) {
+            for (;;) ::pause();
+        };
+        job(fault, {1});
     }
     TEST_CASE("forgets") {
         job([](auto& ranks, auto& data) {
