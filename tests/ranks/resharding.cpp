@@ -47,13 +47,19 @@ struct layout {
     integer zero = 0;
     schedule::built (*way)(int, int) = &schedule::built::of<schedule::one_f_one_b>;
     models::layers_of_stage layers = nullptr;
+    integer shard_within = 0;
 
     [[nodiscard]] train::layout_facts facts() const {
         const auto stages = layers != nullptr ? layers
                             : mesh.pp == 1    ? &evenly<1>
                             : mesh.pp == 2    ? &evenly<2>
                                               : &evenly<4>;
-        return {.mesh = mesh, .zero = zero, .schedule = way, .layers = stages, .micro_batches = sequences / mesh.dp};
+        return {.mesh = mesh,
+                .zero = zero,
+                .shard_within = shard_within,
+                .schedule = way,
+                .layers = stages,
+                .micro_batches = sequences / mesh.dp};
     }
 };
 
@@ -81,7 +87,8 @@ template <class Run> void gather(Run& run, history& seen, std::mutex& mutex) {
 template <class T = double, bool Split = true, class Model = tiny>
 auto make_run(const comm::link& ranks, const layout& how, models::model_config config = Model::config()) {
     const auto model = Model::family::template transformer<T, Split>(config);
-    const train::layout_facts facts = Split ? how.facts() : train::layout_facts{.mesh = how.mesh, .zero = how.zero};
+    const train::layout_facts facts =
+        Split ? how.facts() : train::layout_facts{.mesh = how.mesh, .zero = how.zero, .shard_within = how.shard_within};
     return run<std::remove_const_t<decltype(model)>>{model,
                                                      {{1, length}, optim::decay::matrices, config, {}},
                                                      {.batch = {1, length}, .workers = 1},
@@ -160,7 +167,9 @@ void compare(const history& seen, const history& expected) {
 }
 
 const layout one{};
-layout of(degrees mesh, integer zero = 0) { return {.mesh = mesh, .zero = zero}; }
+layout of(degrees mesh, integer zero = 0, integer shard_within = 0) {
+    return {.mesh = mesh, .zero = zero, .shard_within = shard_within};
+}
 template <class Schedule, integer Stages> layout scheduled(degrees mesh, integer zero = 0) {
     return {.mesh = mesh, .zero = zero, .way = &schedule::built::of<Schedule>, .layers = &evenly<Stages>};
 }
@@ -198,6 +207,8 @@ TEST_CASE("a run goes on in any layout from another's save") {
         {scheduled<schedule::zb_v, 4>({.pp = 2}), scheduled<schedule::interleaved_one_f_one_b<2>, 4>({.pp = 2})},
         {of({.dp = 3, .tp = 2}, 1), of({.dp = 2, .tp = 4}, 1)},
         {of({.dp = 2}, 3), of({.dp = 4}, 2)},
+        {of({.dp = 4}, 1, 2), of({.dp = 2, .tp = 2}, 2, 1)},
+        {of({.dp = 2, .tp = 2}), of({.dp = 4}, 3, 2)},
         {of({.dp = 2, .tp = 2}, 3), of({.dp = 2, .pp = 2, .ep = 2}, 3)},
         {of({.dp = 2, .tp = 2, .ep = 2, .etp = 2}, 1), of({.dp = 2, .cp = 2, .ep = 4})},
     };
