@@ -22,14 +22,15 @@ FAULTS = {
     "never comes": "all_reduce #1 of world (second) was not finished within 1 s: rank 1 never came",
     "forgets": "rank 1 left all_reduce #1 of world (forgotten) unfinished",
 }
-# A launcher ends a job whose process dies, before others can say what they wait for; one told to go on leaves it to them.
+# A launcher ends a job whose process dies before others can say what they wait for; one told to go on leaves it to
+# them.
 SURVIVED = {"killed": "all_reduce #1 of world (second) was not finished within 1 s: rank 1 never came"}
 
 
 def mpirun(program, ranks, *options, launcher=()):
     # Without the first option root is refused, without the second more ranks than cores.
-    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", *launcher, "-n", str(ranks), program, "-nc", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", errors="replace",
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", *launcher, "-n", str(ranks), program, "-nc"]
+    return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, encoding="utf-8", errors="replace",
                           timeout=300)
 
 
