@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fathom/models/block_watch.hpp>
 #include <fathom/models/depth_inputs.hpp>
 #include <fathom/models/held_stages.hpp>
 #include <fathom/models/loss.hpp>
@@ -279,11 +278,10 @@ template <class T, class... Blocks> struct transformer {
     template <class Queue>
     void forward_backward(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
                           const parameters<T>& p, buffers& b, saved& s, deferred& d, workspace& w,
-                          const loss_weights& weights, parameters<A>& gradients, loss_terms& terms,
-                          block_watch* watch = nullptr) const {
+                          const loss_weights& weights, parameters<A>& gradients, loss_terms& terms) const {
         const auto main = weighed(batch, weights, terms);
-        forward(queue, main, in, p, b, s, w, 0, watch);
-        backward(queue, main, in, p, b, s, d, w, w.g, weights, gradients, terms, 0, false, watch);
+        forward(queue, main, in, p, b, s, w);
+        backward(queue, main, in, p, b, s, d, w, w.g, weights, gradients, terms);
     }
 
     /// The micro-batch with its part of the balance loss.
@@ -297,12 +295,11 @@ template <class T, class... Blocks> struct transformer {
     /// norm and the normed states of every depth. A chunk without the embedding begins with s.embedded.
     template <class Queue>
     void forward(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
-                 const parameters<T>& p, buffers& b, saved& s, workspace& w, integer chunk = 0,
-                 block_watch* watch = nullptr) const {
+                 const parameters<T>& p, buffers& b, saved& s, workspace& w, integer chunk = 0) const {
         if (held[chunk].embedding) embedding().forward(queue, batch, p.embedding, in[0].ids, s.embedded, w.embedding);
         tensor<const T, axis::tokens, axis::hidden> x = s.embedded;
         each_layer_of(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
-            if (watch != nullptr) watch->needs_weights(i.number, false);
+            if (batch.watch != nullptr) batch.watch->needs_weights(i.number, false);
             layer.forward(queue, batch, at<kind()>(p.blocks, i.here), at<kind()>(b.blocks, i.here), x,
                           at<kind()>(s.blocks, i.in_chunk), std::get<kind()>(w.blocks));
             x = at<kind()>(s.blocks, i.in_chunk).y;
@@ -323,7 +320,7 @@ template <class T, class... Blocks> struct transformer {
     void backward(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
                   const parameters<T>& p, buffers& b, saved& s, deferred& d, workspace& w, stream g,
                   const loss_weights& weights, parameters<A>& gradients, loss_terms& terms, integer chunk = 0,
-                  bool apart = false, block_watch* watch = nullptr) const {
+                  bool apart = false) const {
         if (held[chunk].head) {
             head().forward_backward(queue, batch, s.normed, p.head, in[0].targets, weights.token, weights.z, w.head,
                                     w.dnormed, gradients.head, terms.main);
@@ -344,18 +341,21 @@ template <class T, class... Blocks> struct transformer {
                                       s.inverse_rms.data, p.final_norm.data, w.norm_partials);
         }
         each_layer_of<true>(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
-            if (watch != nullptr) watch->needs_weights(i.number, true), watch->begins_gradients(i.number, apart);
+            if (batch.watch != nullptr) {
+                batch.watch->needs_weights(i.number, true);
+                batch.watch->begins_gradients(i.number, apart);
+            }
             layer.backward_input(queue, batch, at<kind()>(p.blocks, i.here), at<kind()>(b.blocks, i.here),
                                  at<kind()>(s.blocks, i.in_chunk), g, at<kind()>(d.blocks, apart ? i.in_chunk : 0),
                                  std::get<kind()>(w.blocks), &at<kind()>(gradients.blocks, i.here), apart);
-            if (watch != nullptr && !apart) watch->has_gradients(i.number);
+            if (batch.watch != nullptr && !apart) batch.watch->has_gradients(i.number);
         });
         if (held[chunk].embedding) embedding().backward(queue, batch, gradients.embedding, in[0].ids, g, w.embedding);
     }
     /// The blocks' weights, after `backward` apart.
     template <class Queue>
     void backward_weight(Queue& queue, const saved& s, const deferred& d, parameters<A>& gradients, integer chunk,
-                         block_watch* watch = nullptr) const {
+                         nn::block_watch* watch = nullptr) const {
         each_layer_of<true>(chunk, [&](const auto& layer, auto kind, const layer_place& i) {
             if (watch != nullptr) watch->begins_gradients(i.number, false);
             layer.backward_weight(queue, at<kind()>(s.blocks, i.in_chunk), at<kind()>(d.blocks, i.in_chunk),
@@ -367,9 +367,9 @@ template <class T, class... Blocks> struct transformer {
     /// The losses of one micro-batch without gradients (no balance loss; loads are counted as ever).
     template <class Queue>
     void evaluate(Queue& queue, const nn::micro_batch<A>& batch, const std::vector<depth_inputs>& in,
-                  const parameters<T>& p, buffers& b, saved& s, workspace& w, loss_terms& terms, integer chunk = 0,
-                  block_watch* watch = nullptr) const {
-        forward(queue, batch, in, p, b, s, w, chunk, watch);
+                  const parameters<T>& p, buffers& b, saved& s, workspace& w, loss_terms& terms,
+                  integer chunk = 0) const {
+        forward(queue, batch, in, p, b, s, w, chunk);
         if (!held[chunk].head) return;
         head().forward(queue, batch, s.normed, p.head, in[0].targets, w.head, terms.main);
         for (integer k = 1; k <= of.num_nextn_predict_layers; ++k) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <fathom/comm/mesh_links.hpp>
 #include <fathom/core/bytes.hpp>
+#include <fathom/nn/block_watch.hpp>
 #include <fathom/tensor/matrix.hpp>
 
 namespace fathom::nn {
@@ -70,6 +71,7 @@ template <class A> struct micro_batch {
     // and `shape` has its part of every sequence.
     const comm::mesh_links* ranks = nullptr;
     context_share context{};
+    block_watch* watch = nullptr;  // told of blocks as they work; null: all that they work on is here and stays
 
     [[nodiscard]] integer tokens() const { return stream_tokens(shape).count; }
     /// Over which tokens of the shape the residual stream goes: the tensor ranks share them in order.

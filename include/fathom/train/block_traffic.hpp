@@ -10,7 +10,7 @@
 #include <fathom/comm/reduce_scatter.hpp>
 #include <fathom/core/number.hpp>
 #include <fathom/device/host/queue.hpp>
-#include <fathom/models/block_watch.hpp>
+#include <fathom/nn/block_watch.hpp>
 #include <fathom/ops/elementwise.hpp>
 #include <fathom/recipe/flat_layout.hpp>
 #include <vector>
@@ -41,7 +41,7 @@ struct sharing_ranks {
 /// gradient is there. With stage 2 a block's gradients of every micro-batch are summed over ranks and added to this
 /// rank's shard while the next block works; with stage 3 its weights are gathered before it works, while the last one
 /// does. Blocks take turns in the rooms of the flat arrays. All ranks of a group must run the same blocks in one order.
-template <class T> class block_traffic final : public models::block_watch {
+template <class T> class block_traffic final : public nn::block_watch {
     using A = accumulator_t<T>;
 
   public:

@@ -158,7 +158,7 @@ template <class Transformer> class engine {
                 state_->traffic().set_last((left -= part.shape.sequences) == 0);
                 model_.forward_backward(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers,
                                         memory_.saved, memory_.deferred, memory_.workspace, weight,
-                                        memory_.gradient_views, terms, state_->watch());
+                                        memory_.gradient_views, terms);
             });
         }
         state_->reduce_gradients();
@@ -211,7 +211,7 @@ template <class Transformer> class engine {
         } else {
             const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
                 model_.evaluate(queue_, part, memory_.inputs, memory_.weight_views, memory_.buffers, memory_.saved,
-                                memory_.workspace, terms, 0, state_->watch());
+                                memory_.workspace, terms);
             });
             state_->traffic().rest();
             return report(weights, terms);
@@ -431,6 +431,7 @@ template <class Transformer> class engine {
                                 .starts = memory_.inputs[0].starts,
                                 .cosines = memory_.cosines,
                                 .sines = memory_.sines};
+        made.watch = state_->watch();
         if constexpr (Transformer::split) {
             made.ranks = &links_;
             made.context = model_.context_of(shape, 0);

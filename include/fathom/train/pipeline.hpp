@@ -75,7 +75,7 @@ template <class Transformer> class pipeline {
                 }
                 hand_on(shape, chunk, m, slot);
                 model_.evaluate(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers, slot.of,
-                                memory_.workspace, terms, chunk, state_.watch());
+                                memory_.workspace, terms, chunk);
                 if (s + 1 < shape.stages() && shape.rank_of(s + 1, 0) != rank) {
                     messages_.clear();
                     send(shape.rank_of(s + 1, 0), model_.given(slot.of, chunk));
@@ -194,7 +194,7 @@ template <class Transformer> class pipeline {
         auto& slot = from_here ? take(chunk, micro_batch, batch.shape) : slot_of(chunk, micro_batch);
         hand_on(shape, chunk, micro_batch, slot);
         model_.forward(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers, slot.of, memory_.workspace,
-                       chunk, state_.watch());
+                       chunk);
     }
     void backward(const schedule::shape& shape, const batch_type& batch, int chunk, int micro_batch,
                   const models::loss_weights& weights, models::loss_terms& terms) {
@@ -207,7 +207,7 @@ template <class Transformer> class pipeline {
         fit(pieces, batch.shape, [&](arena& to) { model_.defer(to, batch.shape, &pieces.of, chunk, apart_); });
         model_.backward(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers,
                         slot_of(chunk, micro_batch).of, pieces.of, memory_.workspace, pipe(at, batch.shape), weights,
-                        memory_.gradient_views, terms, chunk, apart_, state_.watch());
+                        memory_.gradient_views, terms, chunk, apart_);
         if (stage == 0)
             pipes_.leave(key);
         else if (planning::before_is_here(shape, rank, chunk))

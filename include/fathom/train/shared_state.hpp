@@ -38,7 +38,7 @@ template <class Transformer> class shared_state {
     }
 
     /// What blocks tell as they work: none, alone.
-    [[nodiscard]] models::block_watch* watch() { return links_.world.size() > 1 ? &traffic_ : nullptr; }
+    [[nodiscard]] nn::block_watch* watch() { return links_.world.size() > 1 ? &traffic_ : nullptr; }
     [[nodiscard]] block_traffic<T>& traffic() { return traffic_; }
 
     /// Takes this rank's shards of a layer whose weights were set where the whole ones lie, and of its masters, which

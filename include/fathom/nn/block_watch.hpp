@@ -4,9 +4,9 @@
 
 #include <fathom/core/bytes.hpp>
 
-namespace fathom::models {
+namespace fathom::nn {
 
-/// Told of blocks of the main model by their number. Where there is none, all is here and stays.
+/// Told of blocks of the main model by their number.
 class block_watch {
   public:
     /// Before a block runs forward, or back to the gradient of its input: its weights must be there.
@@ -21,4 +21,4 @@ class block_watch {
     ~block_watch() = default;
 };
 
-}  // namespace fathom::models
+}  // namespace fathom::nn
