@@ -4,6 +4,9 @@
 Every variant of PyTorch is tried first, which also fills the compiler's cache; the fastest then runs in pairs with
 bench/step, fresh processes on both sides and the order changing from pair to pair, because machines drift. A ratio
 is the median of the pairs' ratios. Memory is held against the variant that needs least.
+
+With --ranks N: so many ranks of one worker each against one rank with as many workers, and against PyTorch's processes
+(DistributedDataParallel over gloo). Data parallelism has targets; pipeline and tensor parallelism stand beside it.
 """
 
 import argparse, json, os, platform, shutil, statistics, subprocess, sys, time
@@ -14,6 +17,7 @@ from environment import python_of  # noqa: E402
 
 SPEED = {"S": 2.0, "M": 1.6, "L": 1.25}  # tokens/s, ours over PyTorch's
 BF16, MEMORY, START, PEAK = 0.8, 1 / 3, 1 / 20, {"M": 0.65}
+RANKS, RANKS_PEER = 0.95, 2.0  # tokens/s of data parallel ranks over those of one rank, and over PyTorch's
 STATE = 16 / 2**20  # MiB a parameter: weight, gradient and two moments in fp32
 STEPS = {"S": (12, 3), "M": (5, 2), "L": (6, 2)}  # timed steps of a run, steps before them
 FIRST = [
@@ -42,19 +46,20 @@ class Bench:
     def __init__(self, args):
         self.args, self.rows, self.runs = args, [], []
         self.build = os.path.abspath(args.build)
+        name = "step" if args.ranks == 1 else "ranks"
         if os.path.exists(os.path.join(self.build, "build.ninja")):
             ninja = shutil.which("ninja") or shutil.which("ninja-build") or "ninja"
-            done = subprocess.run([ninja, "-C", self.build, "bench/step"], stdout=subprocess.PIPE, text=True)
+            done = subprocess.run([ninja, "-C", self.build, f"bench/{name}"], stdout=subprocess.PIPE, text=True)
             if done.returncode:
-                raise SystemExit(f"{done.stdout}bench/step does not build")
-        self.program = os.path.join(self.build, "bench", "step")
+                raise SystemExit(f"{done.stdout}bench/{name} does not build")
+        self.program = os.path.join(self.build, "bench", name)
         if not os.access(self.program, os.X_OK):
             raise SystemExit(f"{self.program} is missing: build it with ./dev build")
         self.python = python_of(self.build)
         self.environment = {
             **os.environ,
-            "OMP_NUM_THREADS": str(args.threads),
-            "MKL_NUM_THREADS": str(args.threads),
+            "OMP_NUM_THREADS": str(args.threads if args.ranks == 1 else 1),
+            "MKL_NUM_THREADS": str(args.threads if args.ranks == 1 else 1),
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
             "CXX": os.environ.get("CXX", "g++"),
@@ -80,7 +85,14 @@ class Bench:
     def steps(self, config, few=False):
         steps, warmup = STEPS[config]
         steps = max(3, steps // 2) if self.args.quick or few else steps
-        return f"--config {config} --threads {self.args.threads} --steps {steps} --warmup {warmup}".split()
+        threads = f"--threads {self.args.threads}" if self.args.ranks == 1 else ""
+        return f"--config {config} {threads} --steps {steps} --warmup {warmup}".split()
+
+    def ours_on_ranks(self, config, layout):
+        """A layout on all ranks; `one` is one rank with as many workers."""
+        n = self.args.ranks
+        shape = f"--layout dp --ranks 1 --workers {n}" if layout == "one" else f"--layout {layout} --ranks {n}"
+        return self.run([self.program, *self.steps(config), *shape.split()], side="ours", layout=layout)
 
     def ours(self, config, dtype):
         peak = [] if dtype == "fp32" else ["--no-peak"]
@@ -88,7 +100,9 @@ class Bench:
 
     def peer(self, config, variant, few=False):
         attention, experts, compiled = variant
-        command = [self.python, os.path.join(HERE, "torch_step.py"), *self.steps(config, few), "--attention", attention]
+        script = os.path.join(HERE, "torch_step.py" if self.args.ranks == 1 else "torch_ranks.py")
+        command = [self.python, script, *self.steps(config, few), "--attention", attention]
+        command += ["--ranks", str(self.args.ranks)] if self.args.ranks > 1 else []
         command += ["--experts", experts] if experts else []
         command += ["--compile"] if compiled else []
         return self.run(command, side="PyTorch", variant=label(variant))
@@ -111,7 +125,7 @@ class Bench:
         """Runs every variant in turn, twice; returns the fastest and the smallest peak memory of all."""
         speed, memory, trouble = {}, [], []
         for _ in range(1 if self.args.quick else 2):
-            for variant in VARIANTS[config]:
+            for variant in [v for v in VARIANTS[config] if self.args.ranks == 1 or not v[2]]:
                 progress(f"{config}: trying PyTorch {label(variant)}")
                 try:
                     out = self.peer(config, variant, few=True)
@@ -164,9 +178,33 @@ class Bench:
         peak = middle(fp32, "sgemm_peak_gflops")
         self.row(config, "model GFLOP/s, our sgemm peak", statistics.median(rate), peak, used, PEAK.get(config))
 
-    def same_work(self, config, ours, theirs):
+    def compare_ranks(self, config):
+        variant, _ = self.find_best(config)
+        layouts = ["dp", "one", "tp"] + (["pp"] if self.args.ranks == 2 else [])
+        seen = {kind: [] for kind in [*layouts, "PyTorch"]}
+        for pair in range(self.args.pairs):
+            progress(f"{config}: pair {pair + 1} of {self.args.pairs}")
+            for kind in seen if pair % 2 == 0 else reversed(seen):
+                run = self.peer(config, variant) if kind == "PyTorch" else self.ours_on_ranks(config, kind)
+                seen[kind].append(run)
+            if pair == 0:
+                for layout in layouts:
+                    self.same_work(config, seen[layout][0], seen["one"][0])
+                self.same_work(config, seen["dp"][0], seen["PyTorch"][0], 0.05)  # its loss is that of its part
+        progress()
+        rates = {kind: [r["tok_s_med"] for r in runs] for kind, runs in seen.items()}
+        n, middle = self.args.ranks, statistics.median
+        for layout, other, what, target in [
+            ("dp", "one", f"tokens/s of dp {n}, one rank of {n} workers", RANKS),
+            ("dp", "PyTorch", f"tokens/s of dp {n}, PyTorch's {n} processes", RANKS_PEER),
+            *((layout, "one", f"tokens/s of {layout} {n}, one rank of {n} workers", None) for layout in layouts[2:]),
+        ]:
+            ratios = [a / b for a, b in zip(rates[layout], rates[other])]
+            self.row(config, what, middle(rates[layout]), middle(rates[other]), ratios, target)
+
+    def same_work(self, config, ours, theirs, margin_of_loss=0.02):
         """Router biases count as parameters on one side only, and the weights are other draws: hence the margins."""
-        for key, margin in (("tokens", 0), ("threads", 0), ("parameters", 1e-3), ("first_loss", 0.02)):
+        for key, margin in (("tokens", 0), ("threads", 0), ("parameters", 1e-3), ("first_loss", margin_of_loss)):
             if not abs(ours[key] - theirs[key]) <= margin * theirs[key]:
                 raise SystemExit(f"{config}: not the same work: {key} is {ours[key]}, PyTorch's {theirs[key]}")
 
@@ -203,23 +241,27 @@ def processor():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", help="the build folder; PyTorch is installed in it, in peer-venv")
-    parser.add_argument("--configs", default="T,S,M,L", help="which of T (start-up), S, M, L (default: all)")
+    parser.add_argument("--configs", help="which of T (start-up), S, M, L (default: all; on several ranks S, M)")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs at each configuration (default 7)")
     parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default 2)")
+    parser.add_argument("--ranks", type=int, default=1, help="ranks of one worker or thread each (default 1: see above)")
     parser.add_argument("--quick", action="store_true", help="3 pairs, half the steps, variants tried once")
     parser.add_argument("--json", metavar="FILE", help="write results and all runs")
     args = parser.parse_args()
     if args.quick:
         args.pairs = min(args.pairs, 3)
-    configs = args.configs.split(",")
-    if args.pairs < 1 or not set(configs) <= set("TSML"):
-        parser.error("--pairs needs at least 1, --configs names of T, S, M, L")
+    known = "TSML" if args.ranks == 1 else "SM"
+    configs = args.configs.split(",") if args.configs else list(known)
+    if args.pairs < 1 or args.ranks < 1 or not set(configs) <= set(known):
+        parser.error(f"--pairs and --ranks need at least 1, --configs names of {', '.join(known)}")
+    args.threads = args.threads if args.ranks == 1 else args.ranks
     bench = Bench(args)
     print(f"{processor()}, {args.threads} threads, {args.pairs} pairs")
     print(f"{'':2} {'ours, against':51} {'ours':>9} {'against':>9} {'ratio':>8} {'range':^15} {'target':>9}")
     try:
         for config in configs:
-            bench.start_up() if config == "T" else bench.compare(config)
+            compare = bench.compare if args.ranks == 1 else bench.compare_ranks
+            bench.start_up() if config == "T" else compare(config)
     except RuntimeError as e:
         raise SystemExit(str(e)) from None
     if args.json:

@@ -10,6 +10,7 @@
 #include <fathom/data/loader.hpp>
 #include <fathom/optim/words.hpp>
 #include <fathom/recipe/plan.hpp>
+#include <fathom/train/check_health.hpp>
 #include <fathom/train/diagnose.hpp>
 #include <fathom/train/engine.hpp>
 #include <fathom/train/settings.hpp>
@@ -37,6 +38,7 @@ struct run_facts {
     optim::decay decay;
     models::model_config config;
     planning::plan plan;
+    integer neighbours = 1;  // ranks that share this machine
 };
 
 // What a program calls at several places is kept out of line here: it is compiled once, and calls cost nothing beside a
@@ -65,6 +67,8 @@ template <class Transformer> class run {
         if (Transformer::split || engine_.shape().shards.zero > 0)
             facts_.plan = planning::lower(model, engine_.shape(), engine_.model());
         schedule_.check();
+        if (settings_.health_check)  // the arena is not touched yet
+            train::check_health(engine_.ranks(), engine_.queue(), engine_.arena_bytes(), facts_.neighbours);
         engine_.initialise(settings_.seed);
     }
 
@@ -186,7 +190,8 @@ template <class Run> class training_text {
 template <class Run> training_text(Run&, const std::string&) -> training_text<Run>;
 
 /// Starts a run of a recipe: takes its memory, at most bytes_per_rank<Recipe> for that many replicas, micro-batches and
-/// workers, and sets its parameters up. Errors: a world that the recipe's mesh is not for.
+/// workers, looks at every rank's health, and sets its parameters up. Errors: a world that the recipe's mesh is not
+/// for; those of train::check_health.
 template <class Recipe> [[gnu::noinline]] auto start(world& all, const run_settings& settings) {
     constexpr auto model = planning::transformer_of<Recipe>();
     using mesh = typename Recipe::layout;
@@ -209,13 +214,14 @@ template <class Recipe> [[gnu::noinline]] auto start(world& all, const run_setti
         plan = planning::plan_of<Recipe>(workers);
         if (Recipe::zero_stage == 0) bytes = planning::bytes_of<Recipe>(workers);
     }
-    return run<std::remove_const_t<decltype(model)>>{model,
-                                                     {Recipe::batch, Recipe::decay, Recipe::model::config(), plan},
-                                                     {.batch = Recipe::batch, .workers = workers},
-                                                     bytes,
-                                                     settings,
-                                                     all.ranks(),
-                                                     layout};
+    return run<std::remove_const_t<decltype(model)>>{
+        model,
+        {Recipe::batch, Recipe::decay, Recipe::model::config(), plan, all.neighbours()},
+        {.batch = Recipe::batch, .workers = workers},
+        bytes,
+        settings,
+        all.ranks(),
+        layout};
 }
 
 }  // namespace fathom

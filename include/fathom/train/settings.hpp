@@ -35,6 +35,7 @@ struct run_settings {
     double gradient_predivide = 1;  // what gradients are divided by before they are summed over ranks, then multiplied
     bool across_documents = false;  // attention and targets go over the end of a document
     int workers = 0;                // threads; 0: one a hardware thread
+    bool health_check = true;
 };
 
 namespace detail {
@@ -60,6 +61,7 @@ template <class Call> void each_setting(auto& s, Call&& call) {
          "what gradients are divided by before they are summed over ranks, and their sum multiplied by; 1 is off");
     call("across_documents", s.across_documents, "true: attention and targets go over the end of a document");
     call("workers", s.workers, "threads; 0 is one a hardware thread");
+    call("health_check", s.health_check, "false: starts without a look at memory and speed of every rank");
 }
 
 template <class Number> void read_number(std::string_view name, std::string_view text, Number& to) {
