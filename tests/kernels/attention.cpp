@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/attention.hpp>
 #include <fathom/ops/attention/around_kernel.hpp>
 #include <fathom/ops/attention/backward_kernel.hpp>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -82,8 +82,8 @@ template <class T, class Forward, class Keys, class Queries> void check(const si
     const Keys keys{at.of()};
     const Queries queries{at.of()};
     REQUIRE((forward.takes() && keys.takes() && queries.takes()));
-    simulated::launch(forward, forward.blocks(at.sequences), out.view(), logsumexp.view(), in.q, in.k, in.shared, in.v,
-                      at.starts_view());
+    launch(forward, forward.blocks(at.sequences), out.view(), logsumexp.view(), in.q, in.k, in.shared, in.v,
+           at.starts_view());
     CHECK(distance(out, at.out) < near);
     CHECK(distance(logsumexp, at.logsumexp) < near / 10);
 
@@ -91,14 +91,13 @@ template <class T, class Forward, class Keys, class Queries> void check(const si
     const matrix<const A> above = at.logsumexp.view(), mean = means.view();
     using of_means = ops::attention_means_kernel<T>;
     using of_shared = ops::attention_shared_kernel<T>;
-    simulated::launch(of_means{}, of_means::blocks(at.tokens, at.facts.heads), means.view(),
-                      matrix<const T>{at.out.view()}, dout);
-    simulated::launch(keys, keys.blocks(at.sequences), to.k, found.parts.view(), to.v, in.q, in.k, in.shared, in.v,
-                      dout, above, mean, at.starts_view());
-    simulated::launch(queries, queries.blocks(at.sequences), to.q, in.q, in.k, in.shared, in.v, dout, above, mean,
-                      at.starts_view());
+    launch(of_means{}, of_means::blocks(at.tokens, at.facts.heads), means.view(), matrix<const T>{at.out.view()}, dout);
+    launch(keys, keys.blocks(at.sequences), to.k, found.parts.view(), to.v, in.q, in.k, in.shared, in.v, dout, above,
+           mean, at.starts_view());
+    launch(queries, queries.blocks(at.sequences), to.q, in.q, in.k, in.shared, in.v, dout, above, mean,
+           at.starts_view());
     if (at.facts.shared_dim > 0)
-        simulated::launch(of_shared{}, of_shared::blocks(at.tokens), to.shared, matrix<const A>{found.parts.view()});
+        launch(of_shared{}, of_shared::blocks(at.tokens), to.shared, matrix<const A>{found.parts.view()});
     CHECK(distance(found.q, host.q) < near);
     CHECK(distance(found.kv, host.kv) < near);
     CHECK(distance(found.shared, host.shared) < near);
@@ -144,17 +143,17 @@ TEST_CASE("the kernels of attention refuse facts that they cannot work with") {
     CHECK_FALSE(ops::attention_plain_forward_kernel<float, 128, 128>{{latent, 8, 256, 256}}.takes());
 }
 
-TEST_CASE("the kernels of attention end at a document that starts after its token") {
+TEST_CASE("the kernels of attention end at a document that starts after its token" * doctest::test_suite("simulated")) {
     problem<bf16> at({narrow, 1, 3, 3});
     at.starts[1] = 2;
     const auto in = at.operands();
     const ops::attention_forward_kernel<64, 64> tiles{at.of()};
     const ops::attention_plain_forward_kernel<bf16, 64, 64> plain{at.of()};
-    CHECK_THROWS_AS(simulated::launch(tiles, tiles.blocks(1), at.out.view(), at.logsumexp.view(), in.q, in.k, in.shared,
-                                      in.v, at.starts_view()),
+    CHECK_THROWS_AS(launch(tiles, tiles.blocks(1), at.out.view(), at.logsumexp.view(), in.q, in.k, in.shared, in.v,
+                           at.starts_view()),
                     error);
-    CHECK_THROWS_WITH_AS(simulated::launch(plain, plain.blocks(1), at.out.view(), at.logsumexp.view(), in.q, in.k,
-                                           in.shared, in.v, at.starts_view()),
+    CHECK_THROWS_WITH_AS(launch(plain, plain.blocks(1), at.out.view(), at.logsumexp.view(), in.q, in.k, in.shared, in.v,
+                                at.starts_view()),
                          "kernel attention_plain_forward, block 0, thread 64: a document that starts after its token",
                          error);
 }

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/cross_entropy.hpp>
 #include <fathom/ops/cross_entropy/kernel.hpp>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -27,24 +27,23 @@ TEST_CASE_TEMPLATE("the kernel of cross-entropy equals the host", A, double, flo
                     ops::cross_entropy(p.queue, logits.view(), targets.data(), weight, z_weight, losses.data(), z_at);
                 else
                     ops::cross_entropy_forward(p.queue, logits.view(), targets.data(), losses.data(), z_at);
-                simulated::launch(kernel{}, kernel::blocks(rows), found.view(),
-                                  vector_view<const std::int32_t>(targets.data(), rows), weight, z_weight,
-                                  found_losses.view(), z ? found_z.view() : matrix<double>{}, gradients);
+                launch(kernel{}, kernel::blocks(rows), found.view(),
+                       vector_view<const std::int32_t>(targets.data(), rows), weight, z_weight, found_losses.view(),
+                       z ? found_z.view() : matrix<double>{}, gradients);
                 CHECK(distance(found, logits) < tolerance<A>);
                 CHECK(distance(found_losses, losses) < tolerance<A>);
                 CHECK(distance(found_z, z_losses) < tolerance<A>);
             }
 }
 
-TEST_CASE("the kernel of cross-entropy ends at a target outside of the vocabulary") {
+TEST_CASE("the kernel of cross-entropy ends at a target outside of the vocabulary" * doctest::test_suite("simulated")) {
     numbers<float> logits(2, 4, 1);
     numbers<double> losses(1, 2);
     for (const std::int32_t target : {-1, 4}) {
         const std::vector<std::int32_t> targets{0, target};
-        CHECK_THROWS_WITH_AS(
-            simulated::launch(ops::cross_entropy_kernel<float>{}, 2, logits.view(), vector_view(targets.data(), 2), 1.0,
-                              0.0, losses.view(), matrix<double>{}, true),
-            "kernel cross_entropy, block 1, thread 0: a target outside of the vocabulary", error);
+        CHECK_THROWS_WITH_AS(launch(ops::cross_entropy_kernel<float>{}, 2, logits.view(),
+                                    vector_view(targets.data(), 2), 1.0, 0.0, losses.view(), matrix<double>{}, true),
+                             "kernel cross_entropy, block 1, thread 0: a target outside of the vocabulary", error);
     }
 }
 

@@ -1,13 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/embedding.hpp>
 #include <fathom/ops/embedding/kernel.hpp>
 #include <utility>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -28,21 +28,21 @@ TEST_CASE_TEMPLATE("the kernels of the embedding equal the host bit for bit", T,
         numbers<A> dtable(vocabulary, width, 3), found_d = dtable;
         ops::embed(p.queue, y.view(), tokens.data(), table.view());
         ops::embed_backward(p.queue, dtable.view(), tokens.data(), matrix<const T>{dy.view()});
-        simulated::launch(forward{}, forward::blocks(rows), found.view(),
-                          vector_view<const std::int32_t>(tokens.data(), rows), matrix<const T>{table.view()});
-        simulated::launch(backward{}, backward::blocks(rows), found_d.view(),
-                          vector_view<const std::int32_t>(tokens.data(), rows), matrix<const T>{dy.view()});
+        launch(forward{}, forward::blocks(rows), found.view(), vector_view<const std::int32_t>(tokens.data(), rows),
+               matrix<const T>{table.view()});
+        launch(backward{}, backward::blocks(rows), found_d.view(), vector_view<const std::int32_t>(tokens.data(), rows),
+               matrix<const T>{dy.view()});
         CHECK(same_bits(found.memory, y.memory));
         CHECK(same_bits(found_d.memory, dtable.memory));
     }
 }
 
-TEST_CASE("the kernel of the embedding ends at a token outside of the vocabulary") {
+TEST_CASE("the kernel of the embedding ends at a token outside of the vocabulary" * doctest::test_suite("simulated")) {
     numbers<float> table(4, 8), y(2, 8);
     for (const std::int32_t token : {-1, 4}) {
         const std::vector<std::int32_t> tokens{0, token};
-        CHECK_THROWS_WITH_AS(simulated::launch(ops::embed_kernel<float>{}, 2, y.view(), vector_view(tokens.data(), 2),
-                                               matrix<const float>{table.view()}),
+        CHECK_THROWS_WITH_AS(launch(ops::embed_kernel<float>{}, 2, y.view(), vector_view(tokens.data(), 2),
+                                    matrix<const float>{table.view()}),
                              "kernel embed, block 1, thread 0: a token outside of the vocabulary", error);
     }
 }

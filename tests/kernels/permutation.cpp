@@ -1,13 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/permutation.hpp>
 #include <fathom/ops/permutation/kernel.hpp>
 #include <utility>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -42,23 +42,22 @@ TEST_CASE("the kernels that sort tokens by expert equal the host") {
             std::vector<std::int32_t> counts(chunks * experts, -1);
             const matrix<std::int32_t> counts_view{counts.data(), chunks, experts};
             const auto flat = vector_view(ids.data(), pairs);
-            simulated::launch(ops::count_rows_kernel{experts}, chunks, counts_view, flat);
-            simulated::launch(ops::place_groups_kernel{}, 1, vector_view(found.offsets.data(), experts + 1),
-                              counts_view);
-            simulated::launch(ops::place_rows_kernel{experts}, chunks, vector_view(found.rows.data(), pairs),
-                              vector_view(found.slot.data(), pairs), matrix<const std::int32_t>{counts_view}, flat, k);
+            launch(ops::count_rows_kernel{experts}, chunks, counts_view, flat);
+            launch(ops::place_groups_kernel{}, 1, vector_view(found.offsets.data(), experts + 1), counts_view);
+            launch(ops::place_rows_kernel{experts}, chunks, vector_view(found.rows.data(), pairs),
+                   vector_view(found.slot.data(), pairs), matrix<const std::int32_t>{counts_view}, flat, k);
             CHECK(found.offsets == host.offsets);
             CHECK(found.rows == host.rows);
             CHECK(found.slot == host.slot);
         }
 }
 
-TEST_CASE("the kernel that counts rows ends at an expert that is none") {
+TEST_CASE("the kernel that counts rows ends at an expert that is none" * doctest::test_suite("simulated")) {
     for (const std::int32_t id : {-1, 4}) {
         const std::vector<std::int32_t> ids{0, id};
         std::vector<std::int32_t> counts(4);
         CHECK_THROWS_WITH_AS(
-            simulated::launch(ops::count_rows_kernel{4}, 1, vector_view(counts.data(), 4), vector_view(ids.data(), 2)),
+            launch(ops::count_rows_kernel{4}, 1, vector_view(counts.data(), 4), vector_view(ids.data(), 2)),
             "kernel count_rows, block 0, thread 1: an expert that is none", error);
     }
 }
@@ -80,18 +79,18 @@ TEST_CASE_TEMPLATE("the kernels that move rows and scalars equal the host bit fo
         numbers<T> x(tokens, width, 1, 1, 8), y(pairs, width, 0, 1, 8), found = y, back(tokens, width, 2),
                                                                         found_back = back;
         ops::gather_rows(p.queue, y.view(), x.view(), g.rows.data());
-        simulated::launch(gather{}, gather::blocks(pairs), found.view(), matrix<const T>{x.view()}, rows);
+        launch(gather{}, gather::blocks(pairs), found.view(), matrix<const T>{x.view()}, rows);
         CHECK(same_bits(found.memory, y.memory));
         for (const bool accumulate : {false, true}) {
             ops::combine_rows(p.queue, back.view(), y.view(), g.slot.data(), k, accumulate);
-            simulated::launch(combine{}, combine::blocks(tokens), found_back.view(), matrix<const T>{y.view()},
-                              matrix<const std::int32_t>{g.slot.data(), tokens, k}, accumulate);
+            launch(combine{}, combine::blocks(tokens), found_back.view(), matrix<const T>{y.view()},
+                   matrix<const std::int32_t>{g.slot.data(), tokens, k}, accumulate);
             CHECK(same_bits(found_back.memory, back.memory));
         }
         numbers<A> values(1, pairs, 3), scattered(1, pairs), found_scattered(1, pairs), returned(1, pairs);
         ops::scatter_scalars(p.queue, scattered.data(), values.data(), g.slot.data(), pairs);
-        simulated::launch(move{}, move::blocks(pairs), found_scattered.view(), values.view(), slot, false);
-        simulated::launch(move{}, move::blocks(pairs), found_scattered.view(), returned.view(), slot, true);
+        launch(move{}, move::blocks(pairs), found_scattered.view(), values.view(), slot, false);
+        launch(move{}, move::blocks(pairs), found_scattered.view(), returned.view(), slot, true);
         CHECK(found_scattered.memory == scattered.memory);
         CHECK(returned.memory == values.memory);
     }

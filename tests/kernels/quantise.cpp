@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <fathom/core/e4m3.hpp>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/quantise.hpp>
 #include <fathom/ops/quantise/kernel.hpp>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -24,11 +24,9 @@ TEST_CASE_TEMPLATE("the kernels of quantisation equal the host bit for bit", T, 
             ops::quantise<T>(p.queue, {y.data(), rows, width}, scales.view(), x.view(), tile_rows);
             const matrix<e4m3> to{found.data(), rows, width};
             if (tile_rows == 1)
-                simulated::launch(by_rows{}, by_rows::blocks(rows, width), to, found_scales.view(),
-                                  matrix<const T>{x.view()});
+                launch(by_rows{}, by_rows::blocks(rows, width), to, found_scales.view(), matrix<const T>{x.view()});
             else
-                simulated::launch(by_blocks{}, by_blocks::blocks(rows, width), to, found_scales.view(),
-                                  matrix<const T>{x.view()});
+                launch(by_blocks{}, by_blocks::blocks(rows, width), to, found_scales.view(), matrix<const T>{x.view()});
             CHECK(same_bits(found, y));
             CHECK(found_scales.memory == scales.memory);
             if (rows == 0) continue;

@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/elementwise.hpp>
 #include <fathom/ops/rms_norm.hpp>
 #include <fathom/ops/rms_norm/kernel.hpp>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -28,9 +28,9 @@ TEST_CASE_TEMPLATE("the kernels of RMSNorm equal the host", T, double, float, bf
             if (residual) ops::add(p.queue, x.view(), branch.view());
             ops::rms_norm(p.queue, y.view(), inverse.data(), x.view(), gain.data(), epsilon);
             using kernel = ops::rms_norm_kernel<T>;
-            simulated::launch(kernel{}, kernel::blocks(rows), found.view(), found_inverse.view(), stream.view(),
-                              residual ? matrix<const T>{branch.view()} : matrix<const T>{},
-                              matrix<const T>{gain.view()}, epsilon);
+            launch(kernel{}, kernel::blocks(rows), found.view(), found_inverse.view(), stream.view(),
+                   residual ? matrix<const T>{branch.view()} : matrix<const T>{}, matrix<const T>{gain.view()},
+                   epsilon);
             CHECK(distance(found, y) < tolerance<T>);
             CHECK(distance(found_inverse, inverse) < tolerance<A>);
             CHECK(same_bits(stream.memory, x.memory));
@@ -49,10 +49,10 @@ TEST_CASE_TEMPLATE("the kernels of RMSNorm's backward equal the host", T, double
             ops::rms_norm(p.queue, y.view(), inverse.data(), x.view(), gain.data(), epsilon);
             using kernel = ops::rms_norm_backward_kernel<T>;
             using sum = ops::add_rows_kernel<A>;
-            simulated::launch(kernel{width}, kernel::blocks(rows), found_dx.view(), accumulate, partials.view(),
-                              matrix<const T>{dy.view()}, matrix<const T>{x.view()}, matrix<const A>{inverse.view()},
-                              matrix<const T>{gain.view()});
-            simulated::launch(sum{}, sum::blocks(width), found_dgain.view(), matrix<const A>{partials.view()});
+            launch(kernel{width}, kernel::blocks(rows), found_dx.view(), accumulate, partials.view(),
+                   matrix<const T>{dy.view()}, matrix<const T>{x.view()}, matrix<const A>{inverse.view()},
+                   matrix<const T>{gain.view()});
+            launch(sum{}, sum::blocks(width), found_dgain.view(), matrix<const A>{partials.view()});
             ops::rms_norm_backward(p.queue, dx.view(), accumulate, dgain.data(), dy.view(), x.view(), inverse.data(),
                                    gain.data(), partials.view());
             CHECK(distance(found_dx, dx) < tolerance<T>);

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/rotary.hpp>
 #include <fathom/ops/rotary/kernel.hpp>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -28,21 +28,21 @@ TEST_CASE_TEMPLATE("the kernel of the rotation equals the host", T, double, floa
                 ops::rotate(p.queue, x.view(), first, head_stride, heads, dim, interleaved, at.data(),
                             matrix<const A>{cosines.view()}, matrix<const A>{sines.view()}, inverse);
                 using kernel = ops::rotate_kernel<T>;
-                simulated::launch(kernel{}, kernel::blocks(tokens), found.view(), first, head_stride, heads, dim,
-                                  interleaved, vector_view(at.data(), tokens), matrix<const A>{cosines.view()},
-                                  matrix<const A>{sines.view()}, inverse);
+                launch(kernel{}, kernel::blocks(tokens), found.view(), first, head_stride, heads, dim, interleaved,
+                       vector_view(at.data(), tokens), matrix<const A>{cosines.view()}, matrix<const A>{sines.view()},
+                       inverse);
                 CHECK(distance(found, x) < tolerance<T>);
             }
 }
 
-TEST_CASE("the kernel of the rotation ends at a position outside of the tables") {
+TEST_CASE("the kernel of the rotation ends at a position outside of the tables" * doctest::test_suite("simulated")) {
     numbers<float> x(1, 2), table(4, 1);
     using kernel = ops::rotate_kernel<float>;
     for (const std::int32_t position : {-1, 4}) {
         const std::vector<std::int32_t> at{position};
-        CHECK_THROWS_WITH_AS(simulated::launch(kernel{}, 1, x.view(), integer{0}, integer{2}, integer{1}, integer{2},
-                                               true, vector_view(at.data(), 1), matrix<const float>{table.view()},
-                                               matrix<const float>{table.view()}, false),
+        CHECK_THROWS_WITH_AS(launch(kernel{}, 1, x.view(), integer{0}, integer{2}, integer{1}, integer{2}, true,
+                                    vector_view(at.data(), 1), matrix<const float>{table.view()},
+                                    matrix<const float>{table.view()}, false),
                              "kernel rotate, block 0, thread 0: a position outside of the tables", error);
     }
 }

@@ -2,12 +2,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/router.hpp>
 #include <fathom/ops/router/kernel.hpp>
 #include <vector>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -45,9 +45,8 @@ TEST_CASE_TEMPLATE("the kernels of the router equal the host", A, double, float)
             numbers<std::int32_t> ids(tokens, facts.top_k), found_ids = ids;
             ops::route(p.queue, facts, logits.view(), biased ? bias.data() : nullptr, scores.view(), ids.view(),
                        weights.view());
-            simulated::launch(forward{facts}, forward::blocks(tokens), found_scores.view(), found_ids.view(),
-                              found_weights.view(), matrix<const A>{logits.view()},
-                              biased ? matrix<const A>{bias.view()} : matrix<const A>{});
+            launch(forward{facts}, forward::blocks(tokens), found_scores.view(), found_ids.view(), found_weights.view(),
+                   matrix<const A>{logits.view()}, biased ? matrix<const A>{bias.view()} : matrix<const A>{});
             CHECK(distance(found_scores, scores) < tolerance<A>);
             CHECK(distance(found_weights, weights) < tolerance<A>);
             CHECK(found_ids.memory == ids.memory);
@@ -58,10 +57,9 @@ TEST_CASE_TEMPLATE("the kernels of the router equal the host", A, double, float)
                 const matrix<const A> none{};
                 ops::route_backward(p.queue, facts, dlogits.view(), dweights.view(), scores.view(), ids.view(),
                                     weights.view(), balanced ? matrix<const A>{dscores.view()} : none);
-                simulated::launch(backward{facts}, backward::blocks(tokens), found_d.view(),
-                                  matrix<const A>{dweights.view()}, matrix<const A>{scores.view()},
-                                  matrix<const std::int32_t>{ids.view()}, matrix<const A>{weights.view()},
-                                  balanced ? matrix<const A>{found_d.view()} : none);
+                launch(backward{facts}, backward::blocks(tokens), found_d.view(), matrix<const A>{dweights.view()},
+                       matrix<const A>{scores.view()}, matrix<const std::int32_t>{ids.view()},
+                       matrix<const A>{weights.view()}, balanced ? matrix<const A>{found_d.view()} : none);
                 CHECK(distance(found_d, dlogits) < 10 * tolerance<A>);  // normalising takes numbers of like size apart
             }
         }
@@ -74,8 +72,8 @@ TEST_CASE("the kernel of the router gives distinct experts whatever the logits a
     numbers<float> logits(2, 70, 1), scores(2, 70), weights(2, 4);
     for (integer e = 0; e < 70; ++e) logits.view()(1, e) = e == 50 ? 1.0f : NAN;
     numbers<std::int32_t> ids(2, 4);
-    simulated::launch(ops::route_kernel<float>{facts}, 1, scores.view(), ids.view(), weights.view(),
-                      matrix<const float>{logits.view()}, matrix<const float>{});
+    launch(ops::route_kernel<float>{facts}, 1, scores.view(), ids.view(), weights.view(),
+           matrix<const float>{logits.view()}, matrix<const float>{});
     const std::vector<std::int32_t> chosen(ids.memory.begin() + 4, ids.memory.end());
     CHECK(chosen == std::vector<std::int32_t>{0, 1, 2, 50});
 }
@@ -88,10 +86,10 @@ TEST_CASE("the kernels of loads and biases equal the host") {
     numbers<float> bias(1, experts, 1), found_bias = bias;
     ops::add_load(p.queue, load.data(), offsets.data(), experts);
     ops::bias_update(p.queue, bias.data(), load.data(), experts, 1e-3);
-    simulated::launch(ops::add_load_kernel{}, ops::add_load_kernel::blocks(experts), vector_view(found.data(), experts),
-                      vector_view<const integer>(offsets.data(), experts + 1));
-    simulated::launch(ops::bias_update_kernel<float>{}, 1, found_bias.view(),
-                      vector_view<const integer>(found.data(), experts), 1e-3);
+    launch(ops::add_load_kernel{}, ops::add_load_kernel::blocks(experts), vector_view(found.data(), experts),
+           vector_view<const integer>(offsets.data(), experts + 1));
+    launch(ops::bias_update_kernel<float>{}, 1, found_bias.view(), vector_view<const integer>(found.data(), experts),
+           1e-3);
     CHECK(found == load);
     CHECK(found_bias.memory == bias.memory);
 }

@@ -2,9 +2,11 @@
 
 registers.txt: one line a kernel, with its registers a thread and the bytes that it spills to memory. Without nvcc (in
 PATH, in CUDA's usual folder, or named by NVCC) that part is skipped; registers are compared for the release of nvcc
-that the file names only. --update writes the file.
+that the file names only. --update writes the file. --device FOLDER makes FOLDER/kernels, which runs the kernels' tests on a
+GPU; nothing is checked then.
 """
 import argparse
+import concurrent.futures
 import os
 import re
 import shutil
@@ -62,6 +64,23 @@ def compile_all():
     return [], sorted(lines), [file for file in files if file.startswith(ROOT)]
 
 
+def make_for_device(folder):
+    """The kernels' tests and device.cu as one program."""
+    os.makedirs(folder, exist_ok=True)
+    sources = [name for name in sorted(os.listdir(HERE), reverse=True)
+               if name == "device.cu" or name.endswith(".cpp") and '"launch.hpp"' in read(os.path.join(HERE, name))]
+    objects = [os.path.join(folder, name + ".o") for name in sources]
+
+    def make(name, made):
+        language = "c++" if name == "device.cu" else "cu"  # nvcc takes operator new for a function of the GPU
+        subprocess.run([NVCC, *FLAGS, "-x", language, "-O1", "-c", "-o", made, os.path.join(HERE, name)], check=True)
+
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(make, sources, objects))
+    subprocess.run([NVCC, "-arch=sm_90a", "-cudart", "shared", "-o", os.path.join(folder, "kernels"), *objects, "-ldnnl",
+                    "-lgomp", "-lpthread"], check=True)
+
+
 def check_compiled():
     errors, lines, files = compile_all()
     if errors:
@@ -81,7 +100,11 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--cache", help="folder that remembers what passed")
     options.add_argument("--update", action="store_true", help="write registers.txt")
+    options.add_argument("--device", metavar="FOLDER", help="make the program of the tests on a GPU")
     options = options.parse_args()
+    if options.device:
+        make_for_device(options.device)
+        return
     if options.update:
         errors, lines, _ = compile_all()
         if errors:

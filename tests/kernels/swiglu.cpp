@@ -1,10 +1,10 @@
 #include <doctest/doctest.h>
 
-#include <fathom/device/simulated/launch.hpp>
 #include <fathom/ops/swiglu.hpp>
 #include <fathom/ops/swiglu/kernel.hpp>
 
 #include "../unit/ops/numbers.hpp"
+#include "launch.hpp"
 
 namespace fathom::test {
 
@@ -24,11 +24,10 @@ TEST_CASE_TEMPLATE("the kernels of SwiGLU equal the host", T, double, float, bf1
             ops::swiglu(p.queue, act.view(), gate_up.view(), scales);
             ops::swiglu_backward(p.queue, dgate_up.view(), dact.view(), gate_up.view(), scales,
                                  scaled ? dscale.data() : nullptr);
-            simulated::launch(forward{}, forward::blocks(rows), found.view(), matrix<const T>{gate_up.view()},
-                              scale_view);
+            launch(forward{}, forward::blocks(rows), found.view(), matrix<const T>{gate_up.view()}, scale_view);
             // In place, as experts do it.
-            simulated::launch(backward{}, backward::blocks(rows), found_d.view(), matrix<const T>{dact.view()},
-                              matrix<const T>{found_d.view()}, scale_view, scaled ? found_dscale.view() : matrix<A>{});
+            launch(backward{}, backward::blocks(rows), found_d.view(), matrix<const T>{dact.view()},
+                   matrix<const T>{found_d.view()}, scale_view, scaled ? found_dscale.view() : matrix<A>{});
             CHECK(distance(found, act) < tolerance<T>);
             CHECK(distance(found_d, dgate_up) < tolerance<T>);
             CHECK(distance(found_dscale, dscale) < tolerance<A>);

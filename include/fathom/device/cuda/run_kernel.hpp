@@ -11,7 +11,7 @@ namespace fathom::cuda {
 /// simulation do, takes a `matrix<T>` for what a kernel calls `rows<T>`. Launch it with kernel.shared_bytes() bytes of
 /// dynamic shared memory; more than 48 KiB must be allowed by cudaFuncSetAttribute.
 template <class Kernel, class... Arguments>
-__global__ void __launch_bounds__(Kernel::threads) run_kernel(const Kernel kernel, const Arguments... arguments) {
+__global__ void __launch_bounds__(Kernel::threads) run_kernel(Kernel kernel, Arguments... arguments) {
     block here;
     kernel(here, arguments...);
 }

@@ -104,6 +104,11 @@ template <class T> class matrix_view {
     matrix_view() = default;
     matrix_view(detail::machine& m, int argument, T* data, integer row_count, integer row_width, integer stride)
         : rows(row_count), width(row_width), machine_(&m), argument_(argument), data_(data), stride_(stride) {}
+    operator matrix_view<const T>() const  // NOLINT(google-explicit-constructor)
+        requires(!std::is_const_v<T>) {
+        return machine_ == nullptr ? matrix_view<const T>{}
+                                   : matrix_view<const T>{*machine_, argument_, data_, rows, width, stride_};
+    }
 
     [[nodiscard]] view<T> row(integer r) const {
         if (r < 0 || r >= rows)
