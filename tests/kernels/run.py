@@ -2,9 +2,7 @@
 
 registers.txt: one line a kernel, with its registers a thread and the bytes that it spills to memory. Without nvcc (in
 PATH, in CUDA's usual folder, or named by NVCC) that part is skipped; registers are compared for the release of nvcc
-that the file names only. --update writes the file. --device FOLDER makes FOLDER/kernels, which runs the kernels' tests on a
-GPU; nothing is checked then.
-"""
+that """
 import argparse
 import concurrent.futures
 import os
@@ -77,8 +75,8 @@ def make_for_device(folder):
 
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(make, sources, objects))
-    subprocess.run([NVCC, "-arch=sm_90a", "-cudart", "shared", "-o", os.path.join(folder, "kernels"), *objects, "-ldnnl",
-                    "-lgomp", "-lpthread"], check=True)
+    subprocess.run([NVCC, "-arch=sm_90a", "-cudart", "shared", "-o", os.path.join(folder, "kernels"), *objects,
+                    "-ldnnl", "-lgomp", "-lpthread"], check=True)
 
 
 def check_compiled():
