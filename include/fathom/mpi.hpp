@@ -10,10 +10,12 @@ namespace fathom::detail {
 
 /// `launch` runs ranks as processes from here on.
 inline const bool launches_over_mpi = [] {
-    run_over_mpi = [](const rank_body& body) {
-        comm::mpi::run([&](comm::mpi::communicator& all) {
-            body.call(body.of, comm::link{all}, comm::mpi::environment::neighbours());
-        });
+    run_over_mpi = [](const rank_body& body, const comm::watchdog& limit) {
+        comm::mpi::run(
+            [&](comm::mpi::communicator& all) {
+                body.call(body.of, comm::link{all}, comm::mpi::environment::neighbours());
+            },
+            limit);
     };
     return true;
 }();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fathom/comm.hpp>
 #include <fathom/mpi.hpp>
 #include <vector>
@@ -96,6 +97,18 @@ TEST_SUITE("faults" * doctest::skip()) {
             ::kill(::getpid(), SIGSTOP);
         };
         job(fault, {1});
+    }
+    TEST_CASE("absent") {
+        const comm::mpi::environment mpi;
+        int rank = 0;
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        if (rank == 1) ::kill(::getpid(), SIGSTOP);
+        job([](auto&, auto&) {}, {.limit = 5, .start = 1});
+    }
+    TEST_CASE("never starts") {
+        const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+        if (rank != nullptr && *rank == '1') ::kill(::getpid(), SIGSTOP);
+        job([](auto&, auto&) {}, {.limit = 5, .start = 1});
     }
     TEST_CASE("throws") {
         job([](auto&, auto&) { fail("the disk is full"); });

@@ -16,6 +16,8 @@ from checks import checks  # noqa: E402
 FAULTS = {
     "stopped": "all_reduce #1 of world (second) was not finished within 1 s: rank 1 never came",
     "stopped inside": "in all_reduce #1 of world (second); rank 1 came and stopped",
+    "absent": "start-up was not finished within 1 s: rank 1 never came",
+    "never starts": "start-up was not finished within 1 s",
     "throws": "rank 1: the disk is full",
     "disagrees": "all_reduce #1 of world (shorter) and has 39996 bytes",
     "killed": "rank 1",

@@ -19,6 +19,7 @@ struct rank_standing {
 /// The longest that a rank waits for one operation. Long by default: another rank may be saving or compiling.
 struct watchdog {
     double limit = 600;  // seconds
+    double start = 120;  // the longest that processes wait for each other before their first operation
 
     /// The beginning of a report on an operation that came to the limit.
     [[nodiscard]] std::string overdue(const std::string& operation) const {

@@ -61,7 +61,7 @@ struct rank_body {
 };
 /// How ranks that are processes are run; <fathom/mpi.hpp> sets it, so that no program needs MPI that does not ask for
 /// it.
-inline void (*run_over_mpi)(const rank_body&) = nullptr;
+inline void (*run_over_mpi)(const rank_body&, const comm::watchdog&) = nullptr;
 
 /// What started this process beside others, as the launchers tell it.
 struct launcher {
@@ -95,7 +95,7 @@ inline integer take_threads(int& argc, char** argv) {
 }
 
 /// Runs `body` once a rank.
-inline void run_ranks(integer threads, const rank_body& body) {
+inline void run_ranks(integer threads, const rank_body& body, const comm::watchdog& limit) {
     const launcher by = launcher_of_process();
     if (by.of == launcher::kind::torchrun)
         fail("launch: found torchrun's variables, expected MPI's: on processors ranks meet over MPI; start ",
@@ -106,11 +106,12 @@ inline void run_ranks(integer threads, const rank_body& body) {
             fail("launch: found an MPI launcher, expected a program that includes <fathom/mpi.hpp> and is built with ",
                  "MPI's compiler flags; or start it alone, with --threads N");
         if (threads > 0) fail("launch: found --threads under an MPI launcher, expected one of the two");
-        if (run_over_mpi != nullptr) return run_over_mpi(body);
+        if (run_over_mpi != nullptr) return run_over_mpi(body, limit);
     }
     const integer ranks = threads > 0 ? threads : 1;
     if (ranks == 1) return body.call(body.of, comm::link{}, 1);
-    comm::threads::run(ranks, [&](auto& mine) { body.call(body.of, comm::link{mine}, ranks); });
+    comm::threads::run(
+        ranks, [&](auto& mine) { body.call(body.of, comm::link{mine}, ranks); }, limit);
 }
 
 }  // namespace detail
@@ -118,9 +119,9 @@ inline void run_ranks(integer threads, const rank_body& body) {
 /// Runs body(world) once a rank of Mesh, which is a mesh or any_of<recipe...>: as the processes of an MPI launcher
 /// (with <fathom/mpi.hpp>), as so many threads, or alone (0). Gives back the process's exit status: the largest that a
 /// body in it gave (void is 0), or 1 after an exception, such as of a number of ranks that is not for Mesh; its text
-/// goes to standard error. Ctrl-C, SIGTERM and SIGUSR1 set
+/// goes to standard error. `limit`: of waits for other ranks, and of their coming. Ctrl-C, SIGTERM and SIGUSR1 set
 /// world.stop_requested().
-template <class Mesh, class Body> int launch(integer threads, Body&& body) {
+template <class Mesh, class Body> int launch(integer threads, Body&& body, const comm::watchdog& limit = {}) {
     const detail::signal_watch signals;
     struct ranks_body {
         std::remove_reference_t<Body>* body;
@@ -142,7 +143,7 @@ template <class Mesh, class Body> int launch(integer threads, Body&& body) {
         }
     };
     try {
-        detail::run_ranks(threads, {&all, call});
+        detail::run_ranks(threads, {&all, call}, limit);
         return all.status;
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
@@ -151,7 +152,7 @@ template <class Mesh, class Body> int launch(integer threads, Body&& body) {
 }
 
 /// The same with as many threads as `--threads N` says, which is taken out of the arguments.
-template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body) {
+template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body, const comm::watchdog& limit = {}) {
     integer threads = 0;
     try {
         threads = detail::take_threads(argc, argv);
@@ -159,7 +160,7 @@ template <class Mesh, class Body> int launch(int& argc, char** argv, Body&& body
         std::fprintf(stderr, "%s\n", problem.what());
         return 1;
     }
-    return launch<Mesh>(threads, body);
+    return launch<Mesh>(threads, body, limit);
 }
 
 }  // namespace fathom

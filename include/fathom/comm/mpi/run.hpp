@@ -4,18 +4,20 @@
 #include <cstdio>
 #include <exception>
 #include <fathom/comm/mpi/communicator.hpp>
+#include <fathom/comm/mpi/detail/roll_call.hpp>
 #include <fathom/comm/mpi/environment.hpp>
 
 namespace fathom::comm::mpi {
 
 /// Starts MPI, calls body(communicator of all processes) and ends MPI. A rank that throws cannot take part in that end:
 /// it writes its rank and the text to standard error and ends all processes, whose exit status the launcher makes
-/// known.
+/// known. Processes that do not come within the limit of the start end the job, too.
 template <class Body> void run(Body&& body, watchdog limit = {}) {
-    const environment mpi;
+    const environment mpi{limit};
     int rank = 0;
     detail::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
     try {
+        detail::roll_call(limit);
         communicator all{MPI_COMM_WORLD, limit};
         body(all);
         return;
