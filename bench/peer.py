@@ -244,7 +244,7 @@ def main():
     parser.add_argument("--configs", help="which of T (start-up), S, M, L (default: all; on several ranks S, M)")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs at each configuration (default 7)")
     parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default 2)")
-    parser.add_argument("--ranks", type=int, default=1, help="ranks of one worker or thread each (default 1: see above)")
+    parser.add_argument("--ranks", type=int, default=1, help="ranks of one worker each (default 1: see above)")
     parser.add_argument("--quick", action="store_true", help="3 pairs, half the steps, variants tried once")
     parser.add_argument("--json", metavar="FILE", help="write results and all runs")
     args = parser.parse_args()
