@@ -6,6 +6,7 @@
 #include <fathom/train/checkpoint.hpp>    // IWYU pragma: export
 #include <fathom/train/diagnose.hpp>      // IWYU pragma: export
 #include <fathom/train/engine.hpp>        // IWYU pragma: export
+#include <fathom/train/expert_loads.hpp>  // IWYU pragma: export
 #include <fathom/train/generate.hpp>      // IWYU pragma: export
 #include <fathom/train/held_slices.hpp>   // IWYU pragma: export
 #include <fathom/train/launch.hpp>        // IWYU pragma: export
