@@ -13,7 +13,7 @@ struct v3_on_2048
     : training<released::v3, mesh<dp<128>, pp<16>, ep<64>>, precision<weights<bf16>>, sequence_length<4'096>,
                micro_batch<1>, zero<1>, schedule::dual_pipe, recompute<norms, up_projections, swiglu>> {};
 
-static_assert(bytes_per_rank<v3_on_2048>(dp<128>{}, micro_batches<120>{}, host_workers<1>{}) <= 1024_GiB);
+static_assert(bytes_per_rank<v3_on_2048>(dp<128>{}, micro_batches<120>{}, host_workers<1>{}) <= 210_GiB);
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fathom/cost/flops_of_stage.hpp>
 #include <fathom/cost/traffic_per_step.hpp>
+#include <fathom/parallel/schedule/built.hpp>
 #include <fathom/recipe/plan.hpp>
 #include <string>
 #include <string_view>
@@ -151,61 +152,79 @@ inline std::string table_of_traffic(const cost::traffic& t) {
     return page;
 }
 
-}  // namespace detail
-
-/// A recipe on N replicas with M micro-batches a step: the pipeline's bubble, FLOPs and bytes of each of its ranks with
-/// one worker, bytes by item of the one that needs most, and what the one that sends most hands to others in a step.
-template <class Recipe, integer N, integer M> std::string explain(dp<N>, micro_batches<M>) {
-    using start = planning::start_of<N, M>;
-    static constexpr auto whole = planning::transformer_of<Recipe>();
-    static constexpr degrees mesh = degrees_of<typename Recipe::layout>(N);
-    static constexpr const planning::plan& largest = planning::plan_of_one<Recipe, start>;
-    const double tokens = static_cast<double>(mesh.dp * M * Recipe::batch.tokens());
-    std::string page = text_of("A model of ", largest.parameters, " parameters on ", mesh.ranks(),
-                               " ranks: ", detail::text_of_mesh(mesh), ", ZeRO-", Recipe::zero_stage, ".\n");
-    page += text_of("A step of ", M, " micro-batches of ", Recipe::batch.sequences, " x ", Recipe::batch.length,
-                    " a replica is ", tokens, " tokens and ",
-                    detail::text_of_count(static_cast<double>(mesh.dp * M) * largest.flops), "FLOP.\n");
-    if constexpr (Recipe::split) {
-        using pipeline = planning::schedule_at<Recipe, start>;
-        static constexpr auto proof = schedule::proof_of<pipeline>;
-        if constexpr (mesh.pp > 1) {
-            const double idle = proof.most(&schedule::rank_figures::idle);
-            page += text_of("Under ", pipeline::written::name, " a rank idles at most ", idle, " of ", proof.time,
-                            " (a forward is 1, a backward 2): a bubble of ",
-                            static_cast<double>(static_cast<integer>(1e4 * idle / proof.time + 0.5)) / 100, " %.\n");
+/// A layout of a model on paper: the pipeline's bubble, FLOPs and bytes of each of its ranks with one worker, bytes by
+/// item of the one that needs most, and what the one that sends most hands to others in a step. A function of numbers:
+/// one more layout of a kind of model costs the compiler nothing.
+template <class Transformer>
+std::string explain(const Transformer& whole, const planning::planned_layout& layout, const schedule::built* pipeline) {
+    const degrees& mesh = layout.mesh;
+    schedule::table table;
+    if (pipeline != nullptr) table = pipeline->view();
+    const schedule::table* const at = pipeline != nullptr ? &table : nullptr;
+    std::string stages;
+    planning::plan largest;
+    cost::traffic most;
+    for (integer rank = 0; rank < mesh.pp; ++rank) {
+        const auto planned = planning::rank_of(whole, layout, at, rank);
+        const planning::plan plan = planning::lower(whole, planned.shape, planned.share);
+        const cost::traffic traffic = cost::traffic_at(whole, layout, at, rank);
+        if (plan.bytes > largest.bytes) largest = plan;
+        if (traffic.even().total() > most.even().total()) most = traffic;
+        std::string blocks;
+        double flops = 0;
+        for (integer c = 0; c < planned.share.held.count; ++c) {
+            const models::stage& held = planned.share.held[c];
+            integer times = layout.micro_batches;
+            if (at != nullptr) times /= at->shape.way == schedule::route::two_way ? 2 : 1;
+            flops += static_cast<double>(times) * cost::flops_of_stage(whole, held, layout.batch);
+            const models::stage part = planned.share.held.part(c, 0, whole.layers());
+            blocks +=
+                text_of(c > 0 ? ", " : "", part.first, "-", part.first + part.count - 1, held.head ? " head" : "");
         }
-        page += "  rank of the pipeline    blocks              bytes   FLOP of a step   handed over\n";
-        const schedule::shape& shape = schedule::table_of<pipeline>.shape;
-        for (integer rank = 0; rank < mesh.pp; ++rank) {
-            const auto held =
-                models::stages_of(shape, static_cast<int>(rank), &Recipe::layers_of_stage, whole.layers());
-            std::string blocks;
-            double flops = 0;
-            for (integer c = 0; c < held.count; ++c) {
-                integer times = 0;
-                for (int m = 0; m < shape.micro_batches; ++m)
-                    times += shape.has(static_cast<int>(rank), static_cast<int>(c), m) ? 1 : 0;
-                flops += static_cast<double>(times) * cost::flops_of_stage(whole, held[c], Recipe::batch);
-                const models::stage s = held.part(c, 0, whole.layers());
-                blocks += text_of(c > 0 ? ", " : "", s.first, "-", s.first + s.count - 1, held[c].head ? " head" : "");
-            }
-            char line[160];
-            std::snprintf(line, sizeof line, "  %-23lld %-16s %12s %16s %13s\n", static_cast<long long>(rank),
-                          blocks.c_str(), detail::text_of_bytes(planning::plan_at<Recipe>(start{}, rank).bytes).c_str(),
-                          detail::text_of_count(flops / static_cast<double>(mesh.tp * mesh.cp)).c_str(),
-                          detail::text_of_bytes(cost::traffic_at<Recipe>(start{}, rank).even().total()).c_str());
-            page += line;
-        }
+        char line[160];
+        std::snprintf(line, sizeof line, "  %-6lld %-30s %12s %14s %12s\n", static_cast<long long>(rank),
+                      blocks.c_str(), text_of_bytes(plan.bytes).c_str(),
+                      text_of_count(flops / static_cast<double>(mesh.tp * mesh.cp)).c_str(),
+                      text_of_bytes(traffic.even().total()).c_str());
+        stages += line;
     }
-    page += text_of("The rank that needs most holds ", largest.bytes, " bytes (", detail::text_of_bytes(largest.bytes),
+    const double replicas_micro_batches = static_cast<double>(mesh.dp * layout.micro_batches);
+    std::string page = text_of("A model of ", largest.parameters, " parameters on ", mesh.ranks(),
+                               " ranks: ", text_of_mesh(mesh), ", ZeRO-", layout.zero, ".\n");
+    page += text_of("A step of ", layout.micro_batches, " micro-batches of ", layout.batch.sequences, " x ",
+                    layout.batch.length, " a replica is ", mesh.dp * layout.micro_batches * layout.batch.tokens(),
+                    " tokens and ", text_of_count(replicas_micro_batches * largest.flops), "FLOP.\n");
+    if (mesh.pp > 1) {
+        const schedule::proof& proof = pipeline->proof();
+        const double idle = proof.most(&schedule::rank_figures::idle);
+        char percent[16];
+        std::snprintf(percent, sizeof percent, "%.2f", 100 * idle / proof.time);
+        page += text_of("Under ", pipeline->name(), " a rank idles at most ", idle, " of ", proof.time,
+                        " (a forward is 1, a backward 2): a bubble of ", percent, " %.\n");
+    }
+    page += "  stage  blocks                                bytes  FLOP of step  handed over\n" + stages;
+    page += text_of("The rank that needs most holds ", largest.bytes, " bytes (", text_of_bytes(largest.bytes),
                     ") with one worker:\n");
     for (integer i = 0; i < largest.memory.count; ++i)
-        page += detail::line_of_item(largest.memory.items[static_cast<std::size_t>(i)], largest.bytes);
-    const cost::traffic most = cost::largest_traffic<Recipe>(start{});
-    page += text_of("The rank that sends most hands ", detail::text_of_bytes(most.even().total()),
+        page += line_of_item(largest.memory.items[static_cast<std::size_t>(i)], largest.bytes);
+    page += text_of("The rank that sends most hands ", text_of_bytes(most.even().total()),
                     " to others in a step, with even loads of experts:\n");
-    return page + detail::table_of_traffic(most);
+    return page + table_of_traffic(most);
+}
+
+}  // namespace detail
+
+/// A recipe on N replicas with M micro-batches a step, as detail::explain of layouts says it.
+template <class Recipe, integer N, integer M> std::string explain(dp<N>, micro_batches<M>) {
+    constexpr auto whole = planning::transformer_of<Recipe>();
+    constexpr planning::planned_layout layout = planning::layout_of<Recipe>(planning::start_of<N, M>{});
+    if constexpr (Recipe::split) {
+        const schedule::built pipeline = schedule::built::of<typename Recipe::pipeline_schedule>(
+            static_cast<int>(layout.mesh.pp), static_cast<int>(layout.micro_batches));
+        return detail::explain(whole, layout, &pipeline);
+    } else {
+        return detail::explain(whole, layout, nullptr);
+    }
 }
 
 }  // namespace fathom

@@ -9,30 +9,38 @@ namespace fathom {
 namespace cost {
 
 /// What the first tensor rank at a place in the pipeline hands to others in a step with a balance loss; no other rank
-/// of its stage hands over more.
-template <class Recipe, class Start> constexpr traffic traffic_at(const Start& start, integer pipeline_rank) {
-    const auto rank = planning::rank_of<Recipe>(start, pipeline_rank);
-    const rank_step step{.mesh = rank.mesh,
-                         .at = rank.at,
-                         .shards = rank.shape.shards,
-                         .batch = rank.shape.batch,
-                         .micro_batches = planning::micro_batches_of<Recipe>(start)};
-    if constexpr (Recipe::split)
-        return traffic_of(rank.share, step, &schedule::table_of<planning::schedule_at<Recipe, Start>>);
-    else
-        return traffic_of(rank.share, step);
+/// of its stage hands over more. `table` as planning::rank_of has it.
+template <class Transformer>
+constexpr traffic traffic_at(const Transformer& whole, const planning::planned_layout& layout,
+                             const schedule::table* table, integer pipeline_rank) {
+    const auto rank = planning::rank_of(whole, layout, table, pipeline_rank);
+    return traffic_of(rank.share,
+                      {.mesh = layout.mesh,
+                       .at = rank.at,
+                       .shards = rank.shape.shards,
+                       .batch = layout.batch,
+                       .micro_batches = layout.micro_batches},
+                      table);
 }
 /// Of the rank that hands over most when experts have even loads.
-template <class Recipe, class Start> constexpr traffic largest_traffic(const Start& start) {
+template <class Transformer>
+constexpr traffic largest_traffic(const Transformer& whole, const planning::planned_layout& layout,
+                                  const schedule::table* table) {
     traffic most;
-    for (integer rank = 0; rank < Recipe::layout::pp_degree; ++rank)
-        if (const traffic t = traffic_at<Recipe>(start, rank); t.even().total() > most.even().total()) most = t;
+    for (integer rank = 0; rank < layout.mesh.pp; ++rank)
+        if (const traffic t = traffic_at(whole, layout, table, rank); t.even().total() > most.even().total()) most = t;
     return most;
 }
 
 template <class Recipe> struct traffic_function {
     template <integer N, integer M> constexpr traffic operator()(dp<N>, micro_batches<M>) const {
-        return largest_traffic<Recipe>(planning::start_of<N, M>{});
+        using start = planning::start_of<N, M>;
+        constexpr auto whole = planning::transformer_of<Recipe>();
+        constexpr planning::planned_layout layout = planning::layout_of<Recipe>(start{});
+        if constexpr (Recipe::split)
+            return largest_traffic(whole, layout, &schedule::table_of<planning::schedule_at<Recipe, start>>);
+        else
+            return largest_traffic(whole, layout, nullptr);
     }
 };
 

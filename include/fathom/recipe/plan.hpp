@@ -110,58 +110,88 @@ template <class Recipe, class Start>
 using schedule_at =
     schedule::at<typename Recipe::pipeline_schedule, Recipe::layout::pp_degree, micro_batches_of<Recipe>(Start{})>;
 
+/// What of a recipe and a start is its layout, as numbers: one type for all recipes.
+struct planned_layout {
+    degrees mesh{};
+    integer zero = 0, shard_within = 0;
+    nn::extents batch{};                       // of a micro-batch, in whole sequences
+    integer micro_batches = 1;                 // of a replica's step
+    models::layers_of_stage layers = nullptr;  // of a pipeline
+};
+template <class Recipe, integer Replicas, integer MicroBatches>
+constexpr planned_layout layout_of(const start_of<Replicas, MicroBatches>& start) {
+    return {.mesh = degrees_of<typename Recipe::layout>(Replicas),
+            .zero = Recipe::zero_stage,
+            .shard_within = Recipe::shard_ranks,
+            .batch = Recipe::batch,
+            .micro_batches = micro_batches_of<Recipe>(start),
+            .layers = &Recipe::layers_of_stage};
+}
+
 /// A rank that is not there yet: its place, and what of the model it will hold in memory of that shape, with one
 /// worker.
 template <class Transformer> struct planned_rank {
-    degrees mesh;
     rank_place at;
     rank_shape shape;
     Transformer share;
 };
-/// A recipe's rank at a place in the pipeline. All other ranks of its stage have as much, or less where multi-token
-/// prediction takes the end of their sequences.
-template <class Recipe, integer Replicas, integer MicroBatches>
-constexpr auto rank_of(const start_of<Replicas, MicroBatches>&, integer pipeline_rank) {
-    constexpr auto whole = transformer_of<Recipe>();
-    constexpr degrees mesh = degrees_of<typename Recipe::layout>(Replicas);
-    planned_rank<std::remove_const_t<decltype(whole)>> made{
-        .mesh = mesh, .at = {.pp = pipeline_rank, .cp = mesh.cp - 1}, .shape = {}, .share = whole};
-    made.shape.batch = Recipe::batch, made.shape.workers = 1;
-    made.shape.shards = sharding{mesh, Recipe::zero_stage, Recipe::shard_ranks};
-    if constexpr (Recipe::split) {
-        constexpr schedule::table table = schedule::table_of<schedule_at<Recipe, start_of<Replicas, MicroBatches>>>;
-        const int rank = static_cast<int>(pipeline_rank);
-        made.shape.slots = slots_of(table, rank);
-        made.share = models::share_of_model(
-            whole, mesh, made.at, models::stages_of(table.shape, rank, &Recipe::layers_of_stage, whole.layers()),
-            Recipe::batch);
+/// The rank at a place in the pipeline. All other ranks of its stage have as much, or less where multi-token prediction
+/// takes the end of their sequences. `table`: the schedule, where ranks split the model.
+template <class Transformer>
+constexpr planned_rank<Transformer> rank_of(const Transformer& whole, const planned_layout& layout,
+                                            const schedule::table* table, integer pipeline_rank) {
+    planned_rank<Transformer> made{.at = {.pp = pipeline_rank, .cp = layout.mesh.cp - 1},
+                                   .shape = {.batch = layout.batch, .workers = 1},
+                                   .share = whole};
+    made.shape.shards = sharding{layout.mesh, layout.zero, layout.shard_within};
+    if constexpr (Transformer::split) {
+        const auto rank = static_cast<int>(pipeline_rank);
+        made.shape.slots = slots_of(*table, rank);
+        made.share =
+            models::share_of_model(whole, layout.mesh, made.at,
+                                   models::stages_of(table->shape, rank, layout.layers, whole.layers()), layout.batch);
     }
     return made;
 }
+/// The same of a recipe, at compile time.
+template <class Recipe, class Start> constexpr auto rank_at(const Start& start, integer pipeline_rank) {
+    constexpr auto whole = transformer_of<Recipe>();
+    if constexpr (Recipe::split)
+        return rank_of(whole, layout_of<Recipe>(start), &schedule::table_of<schedule_at<Recipe, Start>>, pipeline_rank);
+    else
+        return rank_of(whole, layout_of<Recipe>(start), nullptr, pipeline_rank);
+}
 /// The plan of that rank.
 template <class Recipe, class Start> constexpr plan plan_at(const Start& start, integer pipeline_rank) {
-    const auto rank = rank_of<Recipe>(start, pipeline_rank);
+    const auto rank = rank_at<Recipe>(start, pipeline_rank);
     return lower(transformer_of<Recipe>(), rank.shape, rank.share);
 }
-/// The same as a constant of its own, so that many ranks stay within compilers' limits.
-template <class Recipe, class Start, integer Rank> inline constexpr plan plan_of_rank = plan_at<Recipe>(Start{}, Rank);
+/// Its bytes, as a constant of its own, so that many ranks stay within compilers' limits.
+template <class Recipe, class Start, integer Rank>
+inline constexpr integer bytes_of_rank = [] {
+    const auto rank = rank_at<Recipe>(Start{}, Rank);
+    return bytes_of_share(rank.share, rank.shape);
+}();
 
-/// Of the rank that needs most.
-template <class Recipe, class Start> constexpr const plan& largest_plan() {
-    return []<integer... Rank>(std::integer_sequence<integer, Rank...>)->const plan& {
-        const plan* most = nullptr;
-        ((most = most == nullptr || plan_of_rank<Recipe, Start, Rank>.bytes > most->bytes
-                     ? &plan_of_rank<Recipe, Start, Rank>
-                     : most),
-         ...);
-        return *most;
+/// The place of the rank that needs most.
+template <class Recipe, class Start> constexpr integer largest_rank() {
+    if constexpr (Recipe::layout::pp_degree == 1) {
+        return 0;
+    } else {
+        return []<integer... Rank>(std::integer_sequence<integer, Rank...>) {
+            const integer bytes[] = {bytes_of_rank<Recipe, Start, Rank>...};
+            integer most = 0;
+            for (integer rank = 1; rank < Recipe::layout::pp_degree; ++rank)
+                if (bytes[rank] > bytes[most]) most = rank;
+            return most;
+        }
+        (std::make_integer_sequence<integer, Recipe::layout::pp_degree>{});
     }
-    (std::make_integer_sequence<integer, Recipe::layout::pp_degree>{});
 }
 
-/// The plan of a recipe with one worker: evaluated once, whoever asks.
+/// The plan of a recipe with one worker, of the rank that needs most: evaluated once, whoever asks.
 template <class Recipe, class Start = start_of<>>
-inline constexpr const plan& plan_of_one = largest_plan<Recipe, Start>();
+inline constexpr plan plan_of_one = plan_at<Recipe>(Start{}, largest_rank<Recipe, Start>());
 
 /// The plan of a recipe with that many workers.
 template <class Recipe> constexpr plan plan_of(integer workers = 4) {

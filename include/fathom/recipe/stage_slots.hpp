@@ -1,7 +1,6 @@
 // How much of a schedule's work is alive at once on a rank: what its memory is planned by, and what its run is held to.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <fathom/core/bytes.hpp>
 #include <fathom/parallel/schedule/table.hpp>
@@ -48,30 +47,26 @@ constexpr stage_slots slots_of(const schedule::table& t, int rank) {
     const auto first = [&](int chunk) { return stage(chunk) == 0; };
     const auto from_here = [&](int chunk) { return first(chunk) || before_is_here(t.shape, rank, chunk); };
     const auto last = [&](int chunk) { return stage(chunk) == t.shape.stages() - 1; };
-    const auto peak = [&] {
-        for (std::size_t c = 0; c < stage_slots::most_chunks; ++c) {
-            most.kept[c] = std::max(most.kept[c], now.kept[c]);
-            most.deferred[c] = std::max(most.deferred[c], now.deferred[c]);
-        }
-        most.gradients = std::max(most.gradients, now.gradients);
+    const auto grow = [](integer& number, integer& largest) {
+        if (++number > largest) largest = number;
     };
     for (const schedule::action& a : t.of(rank)) most.apart = most.apart || a.what == schedule::work::backward_weight;
     for (const schedule::action& a : t.of(rank)) {
         const auto c = static_cast<std::size_t>(a.chunk), back = static_cast<std::size_t>(a.chunk_back());
         if (a.what == schedule::work::exchange) {
-            for (const schedule::transfer& r : t.receives(a))
-                ++(r.what == schedule::cargo::activation ? now.kept[static_cast<std::size_t>(r.chunk)] : now.gradients);
-            peak();
+            for (const schedule::transfer& r : t.receives(a)) {
+                const auto to = static_cast<std::size_t>(r.chunk);
+                if (r.what == schedule::cargo::activation)
+                    grow(now.kept[to], most.kept[to]);
+                else
+                    grow(now.gradients, most.gradients);
+            }
             for (const schedule::transfer& s : t.sends(a)) now.gradients -= s.what == schedule::cargo::gradient ? 1 : 0;
         }
-        if (a.has_forward()) {
-            now.kept[c] += from_here(a.chunk) ? 1 : 0;
-            peak();
-        }
+        if (a.has_forward() && from_here(a.chunk)) grow(now.kept[c], most.kept[c]);
         if (a.has_backward()) {
-            now.gradients += last(a.chunk_back()) ? 1 : 0;
-            ++now.deferred[back];
-            peak();
+            if (last(a.chunk_back())) grow(now.gradients, most.gradients);
+            grow(now.deferred[back], most.deferred[back]);
             now.gradients -= first(a.chunk_back()) ? 1 : 0;
         }
         if (a.has_weight()) {
