@@ -16,12 +16,12 @@
 #include <fathom/recipe/plan.hpp>
 #include <fathom/train/batch_view.hpp>
 #include <fathom/train/detail/draw_initial.hpp>
+#include <fathom/train/detail/named_storage.hpp>
 #include <fathom/train/layout_facts.hpp>
 #include <fathom/train/parameter_view.hpp>
 #include <fathom/train/pipeline.hpp>
 #include <fathom/train/shared_state.hpp>
 #include <fathom/train/step_result.hpp>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -305,34 +305,33 @@ template <class Transformer> class engine {
             fail("batch: found ", largest, " micro-batches on replica ", seen[0] % most, " and ", smallest,
                  " on replica ", seen[1] % most, ", expected equally many on all");
     }
-    /// Lists all parts with their global index. Once, at the start: what walks the model's types is code that every
-    /// visitor pays for.
+    /// Lists all parts that are here with their global index, which is their place among those of the whole model.
+    /// Once, at the start: what walks the model's types is code that every visitor pays for.
     void list_parts(const Transformer& whole) {
-        std::vector<std::pair<std::string, nn::part>> names;
-        const auto each = [&](const Transformer& model, auto&& call) {
-            model.template each_parameter<T>(
-                nullptr, [&](auto&, const nn::storage& facts, auto... prefixes) { call(facts, text_of(prefixes...)); });
+        struct numbered_name {
+            std::string name;
+            integer number;
         };
-        const std::function<void(const Transformer&,
-                                 const std::function<void(const nn::storage&, const std::string&)>&)>
-            walk = each;
-        walk(whole, [&](const nn::storage& facts, const std::string& prefix) {
-            for (const nn::part& p : facts.parts)
-                if (p.name != nullptr) names.emplace_back(prefix + p.name, p);
-        });
-        std::size_t storage = 0, at = 0;
-        std::vector<integer> numbers(names.size() + 1);
-        for (std::size_t i = 0; i < names.size(); ++i) numbers[i + 1] = numbers[i] + names[i].second.whole_count();
-        walk(model_, [&](const nn::storage& facts, const std::string& prefix) {
-            const planning::placed_storage& at_storage = memory_.layout.storages[storage++];
-            for (int i = 0; i < static_cast<int>(facts.parts.size()); ++i) {
-                const char* name = facts.parts[static_cast<std::size_t>(i)].name;
-                if (name == nullptr) break;
-                const std::string full = prefix + name;
-                while (at < names.size() && names[at].first != full) ++at;
-                add_part(facts, i, full, at < names.size() ? numbers[at] : 0, at_storage);
+        std::vector<numbered_name> names;
+        integer number = 0;
+        for (const detail::named_storage& s : detail::storages_of(whole))
+            for (const nn::part& p : s.facts.parts) {
+                if (p.name == nullptr) break;
+                names.push_back({s.prefix + p.name, number});
+                number += p.whole_count();
             }
-        });
+        std::size_t at = 0, storage = 0;
+        for (const detail::named_storage& s : detail::storages_of(model_)) {
+            const planning::placed_storage& place = memory_.layout.storages[storage++];
+            for (int i = 0; i < static_cast<int>(s.facts.parts.size()); ++i) {
+                const char* name = s.facts.parts[static_cast<std::size_t>(i)].name;
+                if (name == nullptr) break;
+                const std::string full = s.prefix + name;
+                while (at < names.size() && names[at].name != full) ++at;
+                if (at == names.size()) fail("engine: found the parameter ", full, ", expected one of the whole model");
+                add_part(s.facts, i, full, names[at].number, place);
+            }
+        }
     }
     void add_part(const nn::storage& facts, int part, const std::string& name, integer number,
                   const planning::placed_storage& at) {
