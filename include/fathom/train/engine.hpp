@@ -96,6 +96,7 @@ template <class Transformer> class engine {
     }
     /// Of a split model; nothing else has one.
     [[nodiscard]] const std::optional<schedule::built>& pipeline_schedule() const { return schedule_; }
+    [[nodiscard]] pipeline_of<Transformer>& stages() { return *pipeline_; }
     /// The optimizer's state that this rank holds.
     [[nodiscard]] const shared_state<Transformer>& state() const { return *state_; }
 

@@ -8,6 +8,8 @@
 #include <fathom/parallel/schedule/built.hpp>
 #include <fathom/recipe/rank_memory.hpp>
 #include <fathom/train/shared_state.hpp>
+#include <functional>
+#include <utility>
 #include <vector>
 
 namespace fathom::train {
@@ -31,6 +33,11 @@ template <class Transformer> class pipeline {
           state_(state),
           now_(whole),
           apart_(apart) {}
+
+    /// Told what a chunk keeps of a micro-batch after each forward of a step.
+    using forward_watch =
+        std::function<void(const batch_type&, int micro_batch, int chunk, const typename Transformer::saved&)>;
+    void watch_forward(forward_watch watch) { watch_ = std::move(watch); }
 
     /// Forward and backward of the micro-batches of a table. load(micro_batch) fills memory.inputs and tells of it.
     template <class Load>
@@ -195,6 +202,7 @@ template <class Transformer> class pipeline {
         hand_on(shape, chunk, micro_batch, slot);
         model_.forward(queue_, batch, memory_.inputs, memory_.weight_views, memory_.buffers, slot.of, memory_.workspace,
                        chunk);
+        if (watch_) watch_(batch, micro_batch, chunk, slot.of);
     }
     void backward(const schedule::shape& shape, const batch_type& batch, int chunk, int micro_batch,
                   const models::loss_weights& weights, models::loss_terms& terms) {
@@ -233,6 +241,7 @@ template <class Transformer> class pipeline {
     std::vector<int> left_;                 // by chunk: weights' gradients that are still to come in a step
     tenants pipes_;
     std::vector<comm::message> messages_;
+    forward_watch watch_;
     nn::extents now_;  // of the workspace
     bool apart_;
 };
