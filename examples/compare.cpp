@@ -27,8 +27,9 @@ does, with 2 on an error. Ranks are threads.
 A, B: dp=N, tp=N, pp=N, cp=N, ep=N, etp=N, zero=0..3, schedule=NAME with commas between them, or `one` for one rank:
   dp=2,tp=2,pp=2,schedule=zb_h1,zero=1
 One of the two may be a safetensors file that holds any of the tensors by name: layers.N.attention and layers.N.output
-(the residual stream inside and after block N), embedded, normed, mtp.N.normed, loss, cross_entropy, a gradient by its
-parameter's name, a weight by that after "weights."; of runs of this model on this batch.
+(the residual stream inside and after block N), layers.N.experts (those chosen, ascending, in a floating-point format),
+embedded, normed, mtp.N.normed, loss, cross_entropy, a gradient by its parameter's name, a weight by that after
+"weights."; of runs of this model on this batch.
 
   --bound X       most that may lie between two: max|a - b| / max|b| of a tensor (1e-10)
   --write FILE    write all tensors of A as such a file

@@ -54,14 +54,15 @@ const train::layout_facts data_and_pipeline{
 TEST_CASE("compare: a step in layouts is one rank's") {
     train::recorded_step alone;
     record_alone(alone);
-    // Every block's two, the embedding, the norm, a prediction's, five losses; weights and gradients of all parameters.
+    // Every block's two, chosen experts of three, the embedding, the norm, a prediction's, five losses; weights and
+    // gradients of all parameters.
     integer forward = 0, weights = 0, gradients = 0;
     for (const auto* tensor : alone.in_order()) {
         forward += tensor->what == kind::forward ? 1 : 0;
         weights += tensor->what == kind::weight ? 1 : 0;
         gradients += tensor->what == kind::gradient ? 1 : 0;
     }
-    CHECK(forward == 2 * 4 + 3 + 5);
+    CHECK(forward == 2 * 4 + 3 + 3 + 5);
     CHECK(weights > 4 * 10);
     CHECK(weights == gradients);
     const train::layout_facts layouts[] = {{.micro_batches = 8},
@@ -121,6 +122,21 @@ TEST_CASE("compare: a fault planted on one rank is named with its tensor and ran
         CHECK(found->operation == "o_proj and residual");
         std::sort(found->ranks.begin(), found->ranks.end());
         CHECK(found->ranks == std::vector<integer>{0, 1});
+    }
+    SUBCASE("the bias of a router on one rank: other experts") {
+        train::recorded_step seen;
+        record(data_and_pipeline, seen, [](runs::split_engine& engine) {
+            if (engine.ranks().rank() != 1) return;
+            engine.each_router_bias([](const std::string& name, const auto& bias) {
+                if (name.starts_with("model.layers.1.")) bias.data[2] = 100;
+            });
+        });
+        const auto found = train::first_difference(seen, alone, 1e-10);
+        REQUIRE(found);
+        CAPTURE(train::describe(*found));
+        CHECK(found->tensor == "layers.1.experts");
+        CHECK(found->operation == "router");
+        CHECK(found->ranks == std::vector<integer>{1});
     }
     SUBCASE("rotary angles of the second stage of a replica") {
         train::recorded_step seen;

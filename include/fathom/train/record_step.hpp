@@ -39,13 +39,16 @@ template <class Engine> class step_recorder {
             const auto& block = std::get<kind()>(s.blocks)[static_cast<std::size_t>(i.in_chunk)];
             const std::string layer = text_of("layers.", i.number, '.');
             // Not kept where whole blocks are recomputed.
-            rows({layer + "attention", forwards, i.number, "o_proj and residual", 2 * i.number}, batch, at, 0,
+            rows({layer + "attention", forwards, i.number, "o_proj and residual", 3 * i.number}, batch, at, 0,
                  block.in.mid);
-            rows({layer + "output", forwards, i.number, "down_proj and residual", 2 * i.number + 1}, batch, at, 0,
+            if constexpr (requires { block.in.mlp.ids; })
+                rows({layer + "experts", forwards, i.number, "router", 3 * i.number + 1}, batch, at, 0,
+                     block.in.mlp.ids);
+            rows({layer + "output", forwards, i.number, "down_proj and residual", 3 * i.number + 2}, batch, at, 0,
                  block.y);
         });
         if (!model.held[chunk].head) return;
-        const integer after = 2 * model.layers();
+        const integer after = 3 * model.layers();
         rows({"normed", forwards, -1, "final norm", after}, batch, at, 0, s.normed);
         for (integer k = 1; k <= model.of.num_nextn_predict_layers; ++k)
             rows({text_of("mtp.", k - 1, ".normed"), forwards, -1, "multi-token prediction", after + k},
@@ -132,7 +135,8 @@ template <class Engine> class step_recorder {
 }  // namespace detail
 
 /// One step's forward and backward, without an update: of every rank's weights, residual stream after every block
-/// ("layers.N.attention" within it, "layers.N.output" after it, [tokens of the batch, hidden]), final norm, losses and
+/// ("layers.N.attention" within it, "layers.N.output" after it, [tokens of the batch, hidden]), experts chosen
+/// ("layers.N.experts", ascending), final norm, losses and
 /// gradients, in `to`. All ranks call it together, threads of one process with the same `to`, each with the whole batch
 /// of all replicas. Errors: a batch that replicas cannot share evenly; ranks of whole models under ZeRO-3.
 template <class Engine>
