@@ -234,6 +234,8 @@ TEST_CASE("compare: gradients are looked at in the order of backward, and copies
     CHECK(train::first_difference(bad, a, 1e9));
     train::recorded_step none;
     CHECK_THROWS_AS((void)train::first_difference(a, none, 0), error);
+    CHECK_THROWS_WITH_AS(none.add({"w", kind::weight, 0, {}, 0, 4, 2, {{1, 3, 0, 2, 2, {1, 2, 3, 4}}}}),
+                         doctest::Contains("found 4 numbers of rank 1 for rows 3 to 5"), error);
 }
 
 }  // namespace fathom::test

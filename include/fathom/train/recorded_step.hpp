@@ -71,8 +71,14 @@ class recorded_step {
         return at == tensors_.end() ? nullptr : &at->second;
     }
 
-    /// Adds pieces to what is there of the tensor. Errors: another shape than others said.
+    /// Adds pieces to what is there of the tensor. Errors: another shape than others said, pieces that are not in it.
     void add(recorded_tensor&& more) {
+        for (const recorded_tensor::piece& p : more.pieces)
+            if (p.row < 0 || p.column < 0 || p.rows > more.rows - p.row || p.columns > more.columns - p.column ||
+                static_cast<integer>(p.values.size()) != p.rows * p.columns)
+                fail("recorded step: ", more.key(), ": found ", p.values.size(), " numbers of rank ", p.rank,
+                     " for rows ", p.row, " to ", p.row + p.rows, " and columns ", p.column, " to ",
+                     p.column + p.columns, ", expected that many within ", more.rows, " x ", more.columns);
         const auto [at, is_new] = tensors_.try_emplace(more.key());
         recorded_tensor& to = at->second;
         if (is_new) {
