@@ -6,6 +6,7 @@
 #include <fathom/core/e4m3.hpp>           // IWYU pragma: export
 #include <fathom/core/error.hpp>          // IWYU pragma: export
 #include <fathom/core/file.hpp>           // IWYU pragma: export
+#include <fathom/core/function_ref.hpp>   // IWYU pragma: export           // IWYU pragma: export
 #include <fathom/core/json.hpp>           // IWYU pragma: export
 #include <fathom/core/number.hpp>         // IWYU pragma: export
 #include <fathom/core/random_stream.hpp>  // IWYU pragma: export

@@ -23,6 +23,7 @@
 #include "fathom/checkpoint/checksum.hpp"
 #include "fathom/core/error.hpp"
 #include "fathom/core/file.hpp"
+#include "fathom/core/function_ref.hpp"
 #include "fathom/core/json.hpp"
 
 namespace fathom::checkpoint {
@@ -135,12 +136,15 @@ inline void check_replaceable(const std::string& path) {
 
 }  // namespace detail
 
+/// Writes into the folder that it is given; may give members that it knows.
+using fill_folder = function_ref<std::vector<sealed_member>(const std::string&)>;
+
 /// Makes the folder `path` out of what `fill(folder)` writes into the folder it is given: whole or not at all, and in
 /// exchange for one that was saved there before. A file `complete` lists the members with sizes and checksums; `fill`
 /// may give those that it knows, as a vector of sealed_member. A killed save leaves `path`.partial, which the next one
 /// clears. Errors: those of `fill`; a folder with files of somebody
 /// else; every refusal of the system, with path and reason. What was there before an error stays.
-template <class Fill> void write_directory(std::string path, const Fill& fill, file_hook hook = nullptr) {
+inline void write_directory(std::string path, const fill_folder& fill, file_hook hook = nullptr) {
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     const std::string partial = detail::partial_of(path), parent = detail::folder_of(path);
     const bool replaces = ::access(path.c_str(), F_OK) == 0;
@@ -148,12 +152,7 @@ template <class Fill> void write_directory(std::string path, const Fill& fill, f
     if (::access(partial.c_str(), F_OK) == 0) detail::remove_tree(partial, hook);
     detail::make_folders(partial, hook);
     try {
-        std::vector<sealed_member> known;
-        if constexpr (std::is_void_v<decltype(fill(std::as_const(partial)))>)
-            fill(std::as_const(partial));
-        else
-            known = fill(std::as_const(partial));
-        detail::seal(partial, known, hook);
+        detail::seal(partial, fill(partial), hook);
         detail::before(hook, "rename", path);
         const int done = replaces ? ::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)
                                   : ::rename(partial.c_str(), path.c_str());
@@ -234,9 +233,8 @@ struct saved_step {
 
 /// Saves a step of a run through `write_directory`, clears what killed saves left, and then removes all but the last
 /// `keep` saves (the new one always stays). One process saves a run at a time. Errors: those of `write_directory`.
-template <class Fill>
-void save_step(const std::string& run, std::int64_t step, std::size_t keep, const Fill& fill,
-               file_hook hook = nullptr) {
+inline void save_step(const std::string& run, std::int64_t step, std::size_t keep, const fill_folder& fill,
+                      file_hook hook = nullptr) {
     if (step < 0 || keep == 0)
         fail(run, ": found step ", step, " and ", keep, " saves to keep, expected 0 and 1 or more");
     for (const std::string& name : detail::names_in(run))

@@ -35,9 +35,9 @@ inline bool any_failed(const comm::link& ranks, bool here, const char* label) {
 }
 
 /// Calls fill(path) for this rank's file and gives the facts about those of all ranks.
-template <class Fill>
-std::vector<sealed_member> fill_together(const comm::link& ranks, const std::string& folder, const std::string& stem,
-                                         const Fill& fill) {
+inline std::vector<sealed_member> fill_together(const comm::link& ranks, const std::string& folder,
+                                                const std::string& stem,
+                                                const function_ref<void(const std::string&)>& fill) {
     const integer count = ranks.size();
     std::int64_t mine[2] = {-1, 0};
     std::vector<std::int64_t> all(static_cast<std::size_t>(2 * count));
@@ -72,9 +72,10 @@ std::vector<sealed_member> fill_together(const comm::link& ranks, const std::str
 /// write_directory or save_step, to call into(folder), and finish(folder, members) gives the members that are known or
 /// clears what is not to stay. `folder` is the one that is filled. All ranks call it and return when the folder is in
 /// place. Errors: where a rank meets one, it throws that, and all others one that says so; what was there before stays.
-template <class Make, class Fill, class Finish>
-void write_together(const comm::link& ranks, const std::string& folder, const std::string& stem, const Make& make,
-                    const Fill& fill, const Finish& finish) {
+inline void write_together(
+    const comm::link& ranks, const std::string& folder, const std::string& stem,
+    const function_ref<void(const fill_folder&)>& make, const function_ref<void(const std::string&)>& fill,
+    const function_ref<std::vector<sealed_member>(const std::string&, std::vector<sealed_member>)>& finish) {
     if (ranks.rank() != 0) {
         if (detail::any_failed(ranks, false, "folder of a save"))
             fail(folder, ": rank 0 could not make it; nothing was saved");

@@ -6,6 +6,7 @@
 #include <fathom/train/engine.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fathom::train {
 
@@ -17,23 +18,28 @@ inline std::string numbered_name(const std::string& name, integer number) {
     return star == std::string::npos ? name : name.substr(0, star) + std::to_string(number) + name.substr(star + 1);
 }
 
-/// call(slice, first) for the rectangles that numbers [first, last) of a storage are of matrix n of one of its parts:
-/// a row that is cut at its start, whole rows, a row that is cut at its end. Each lies in one piece.
-template <class Call>
-void each_rectangle(const std::string& name, const nn::storage& facts, const nn::part& part, integer n, integer first,
-                    integer last, Call&& call) {
+/// A piece of a matrix that lies in one piece, and where its first number is in the storage.
+struct rectangle {
+    checkpoint::slice of;
+    integer at = 0;
+};
+/// The rectangles that numbers [first, last) of a storage are of matrix n of one of its parts: a row that is cut at its
+/// start, whole rows, a row that is cut at its end.
+inline std::vector<rectangle> rectangles_of(const std::string& name, const nn::storage& facts, const nn::part& part,
+                                            integer n, integer first, integer last) {
+    std::vector<rectangle> all;
     const integer width = facts.width, begin = (part.first + n * part.step) * width;
     const integer end = std::min(last, begin + part.rows * width);
-    for (integer at = std::max(first, begin); at < end;) {
+    for (integer at = std::max(first, begin); at < end; at += all.back().of.size()) {
         const integer row = (at - begin) / width, column = (at - begin) % width;
         const bool rows = column == 0 && end - at >= width;
         checkpoint::slice s{name, facts.vector, part.whole_rows(), facts.whole_width()};
         s.row = part.row + row, s.column = facts.column + column;
         s.rows = rows ? (end - at) / width : 1;
         s.columns = rows ? width : std::min(width - column, end - at);
-        call(std::as_const(s), at);
-        at += s.size();
+        all.push_back({std::move(s), at});
     }
+    return all;
 }
 
 }  // namespace detail
@@ -67,18 +73,19 @@ template <class Engine, class Call> void each_held_slice(Engine& engine, Call&& 
             slice_type s;
             s.layer = p.storage.layer;
             s.writes = engine.state().writes(bucket, part, p.number + number);
-            detail::each_rectangle(detail::numbered_name(p.name, number), p.storage, part, n, begin, begin + held.count,
-                                   [&](const checkpoint::slice& of, integer at) {
-                                       s.of = of;
-                                       s.weights = held.weights + at - begin;
-                                       if (trains) {
-                                           s.gradients = held.gradients + at - begin;
-                                           s.master = held.master + at - begin;
-                                           s.first_moment = held.first_moment + at - begin;
-                                           s.second_moment = held.second_moment + at - begin;
-                                       }
-                                       call(std::as_const(s));
-                                   });
+            for (detail::rectangle& r : detail::rectangles_of(detail::numbered_name(p.name, number), p.storage, part, n,
+                                                              begin, begin + held.count)) {
+                const integer offset = r.at - begin;
+                s.of = std::move(r.of);
+                s.weights = held.weights + offset;
+                if (trains) {
+                    s.gradients = held.gradients + offset;
+                    s.master = held.master + offset;
+                    s.first_moment = held.first_moment + offset;
+                    s.second_moment = held.second_moment + offset;
+                }
+                call(std::as_const(s));
+            }
         }
     });
 }

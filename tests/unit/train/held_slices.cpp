@@ -19,7 +19,7 @@ TEST_CASE("a stretch of a stack's storage falls into rectangles") {
             int slices = 0;
             bool sound = true;
             for (integer n = 0; n < part.count; ++n) {
-                train::detail::each_rectangle("m", facts, part, n, first, last, [&](const auto& s, integer at) {
+                for (const auto& [s, at] : train::detail::rectangles_of("m", facts, part, n, first, last)) {
                     ++slices;
                     sound = sound && s.of_rows == 12 && s.of_columns == 9 && at >= first && at + s.size() <= last;
                     for (integer i = 0; i < s.size(); ++i) {
@@ -28,7 +28,7 @@ TEST_CASE("a stretch of a stack's storage falls into rectangles") {
                         sound = sound && (1 + 5 * n + row) * 4 + column == at + i;
                         ++seen[static_cast<std::size_t>(at + i)];
                     }
-                });
+                }
             }
             for (integer i = 0; i < size; ++i) {
                 const integer row = i / 4;
@@ -44,14 +44,11 @@ TEST_CASE("a stretch of a stack's storage falls into rectangles") {
 
 TEST_CASE("a vector is stored with one dimension") {
     const nn::storage facts = nn::gain("norm.weight", 6);
-    int slices = 0;
-    train::detail::each_rectangle("norm.weight", facts, facts.parts[0], 0, 2, 6, [&](const auto& s, integer at) {
-        ++slices;
-        CHECK(at == 2);
-        CHECK(s.stored_name() == "norm.weight[2,0 of 6,1]");
-        CHECK(s.shape() == std::vector<std::int64_t>{4});
-    });
-    CHECK(slices == 1);
+    const auto all = train::detail::rectangles_of("norm.weight", facts, facts.parts[0], 0, 2, 6);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].at == 2);
+    CHECK(all[0].of.stored_name() == "norm.weight[2,0 of 6,1]");
+    CHECK(all[0].of.shape() == std::vector<std::int64_t>{4});
 }
 
 }  // namespace fathom
