@@ -18,7 +18,7 @@
 namespace {
 
 constexpr const char* help =
-    R"(compare A B [--bound X] [--write FILE]
+    R"(compare_layouts A B [--bound X] [--write FILE]
 
 Runs one step of a small DeepSeek-V3 in double, forward and backward, in layout A and in B with the same weights and the
 same batch, and prints the first tensor that differs: layer, forward or backward, ranks and size. Ends with 1 if one
@@ -78,7 +78,7 @@ constexpr known_schedule schedules[] = {{"one_f_one_b", &build<schedule::one_f_o
                                         {"dual_pipe_v", &build<schedule::dual_pipe_v>, 2}};
 
 void require(bool holds, std::string_view text, const char* expected) {
-    if (!holds) fail("compare: ", text, ": expected ", expected);
+    if (!holds) fail("compare_layouts: ", text, ": expected ", expected);
 }
 
 train::layout_facts layout_of(std::string_view text) {
@@ -97,7 +97,7 @@ train::layout_facts layout_of(std::string_view text) {
                 if (s.name == value) chosen = &s;
                 names += text_of(names.empty() ? "" : ", ", s.name);
             }
-            if (chosen == nullptr) fail("compare: found schedule \"", value, "\", expected one of ", names);
+            if (chosen == nullptr) fail("compare_layouts: found schedule \"", value, "\", expected one of ", names);
             continue;
         }
         const std::pair<std::string_view, integer*> numbers[] = {{"dp", &d.dp},         {"tp", &d.tp}, {"pp", &d.pp},
@@ -109,7 +109,7 @@ train::layout_facts layout_of(std::string_view text) {
             const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), *to);
             read = problem == std::errc{} && end == value.data() + value.size() && *to >= (known == "zero" ? 0 : 1);
         }
-        if (!read) fail("compare: found \"", word, "\", expected a file, one, or words such as dp=2; see --help");
+        if (!read) fail("compare_layouts: found \"", word, "\", expected a file, one, or words such as dp=2; see --help");
     }
     const models::model_config c = small_v3();
     require(layout.zero <= 3, text, "zero=0 to zero=3");
@@ -162,8 +162,8 @@ void record(const train::layout_facts& layout, train::recorded_step& to) {
 
 int compare(const std::string& a, const std::string& b, double bound, const std::string& file) {
     const bool stored_a = a.ends_with(".safetensors"), stored_b = b.ends_with(".safetensors");
-    if (stored_a && stored_b) fail("compare: found two files, expected a layout on one side");
-    if (stored_a && !file.empty()) fail("compare: found --write with a file as A, expected a layout to write");
+    if (stored_a && stored_b) fail("compare_layouts: found two files, expected a layout on one side");
+    if (stored_a && !file.empty()) fail("compare_layouts: found --write with a file as A, expected a layout to write");
     const train::layout_facts layout_a = stored_a ? train::layout_facts{} : layout_of(a);
     const train::layout_facts layout_b = stored_b ? train::layout_facts{} : layout_of(b);
     train::recorded_step first, second;
@@ -195,14 +195,14 @@ int main(int argc, char** argv) try {
             const std::string_view text = argv[++i];
             const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), bound);
             if (problem != std::errc{} || end != text.data() + text.size() || !(bound >= 0))
-                fail("compare: found --bound ", text, ", expected a number of at least 0");
+                fail("compare_layouts: found --bound ", text, ", expected a number of at least 0");
         } else if (!word.starts_with("-") && sides.size() < 2) {
             sides.emplace_back(word);
         } else {
-            fail("compare: found the argument ", word, "; see --help");
+            fail("compare_layouts: found the argument ", word, "; see --help");
         }
     }
-    if (sides.size() != 2) fail("compare: found ", sides.size(), " layouts, expected A and B; see --help");
+    if (sides.size() != 2) fail("compare_layouts: found ", sides.size(), " layouts, expected A and B; see --help");
     return compare(sides[0], sides[1], bound, file);
 } catch (const std::exception& wrong) {
     std::fprintf(stderr, "%s\n", wrong.what());
