@@ -109,7 +109,8 @@ train::layout_facts layout_of(std::string_view text) {
             const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), *to);
             read = problem == std::errc{} && end == value.data() + value.size() && *to >= (known == "zero" ? 0 : 1);
         }
-        if (!read) fail("compare_layouts: found \"", word, "\", expected a file, one, or words such as dp=2; see --help");
+        if (!read)
+            fail("compare_layouts: found \"", word, "\", expected a file, one, or words such as dp=2; see --help");
     }
     const models::model_config c = small_v3();
     require(layout.zero <= 3, text, "zero=0 to zero=3");
