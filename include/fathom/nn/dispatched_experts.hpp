@@ -231,7 +231,7 @@ template <class T> struct dispatched_experts {
         const integer h = of.hidden_size, i = width(), count = rounds(s).count();
         if (count > 1 && gradients == nullptr)
             fail("experts: found ", count, " rounds of tokens and no place for gradients of weights, expected one; ",
-                 "raise expert_tokens<at_most<", of.expert_tokens, ">>");
+                 "raise expert_tokens<", of.expert_tokens, ">");
         ops::scatter_scalars<A>(queue, w.sent_weight.data, s.weights.data, s.slot.data, s.slot.size());
         for (integer round = 0; round < count; ++round) {
             if (round > 0) expert_weights(queue, s, d, *gradients);  // whose place the next round takes
