@@ -66,7 +66,7 @@ template <class T> struct context_grouped_query_attention : grouped_query_attent
                         tensor<T, axis::tokens, axis::hidden> dx) const {
         if (of.context.ranks == 1) return base::backward_input(queue, batch, p, s, dy, d, w, dx);
         const detail::context_places places{of.context, batch};
-        base::hold(queue, dy, d);
+        detail::hold_gradient(queue, dy, d);
         const auto qkv = again.up_projections ? w.qkv : s.qkv;
         if (again.up_projections) base::make_queries_keys_values(queue, batch, p, s.x, qkv);
         project_input(queue, w.dout, dy, p.o);

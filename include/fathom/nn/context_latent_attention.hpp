@@ -81,7 +81,7 @@ template <class T> struct context_latent_attention : latent_attention<T> {
                         tensor<T, axis::tokens, axis::hidden> dx) const {
         if (of.context.ranks == 1) return base::backward_input(queue, batch, p, s, dy, d, w, dx);
         const detail::context_places places{of.context, batch};
-        base::hold(queue, dy, d);
+        detail::hold_gradient(queue, dy, d);
         if (again.norms)
             make_latents(queue, places, p, s, d.c_q, d.c_kv);
         else

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fathom/core/number.hpp>
+#include <fathom/nn/detail/hold_gradient.hpp>
 #include <fathom/nn/feed_forward.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
@@ -183,11 +184,7 @@ template <class T> struct experts {
                         tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
                         tokens_hidden dx) const {
         const integer e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
-        d.dy = dy;
-        if (!d.kept_dy.empty()) {
-            ops::copy(queue, d.kept_dy, dy);
-            d.dy = d.kept_dy;
-        }
+        detail::hold_gradient(queue, dy, d);
         if (again.swiglu)
             ops::swiglu<T>(queue, d.act, s.gate_up, s.row_weight.data);
         else

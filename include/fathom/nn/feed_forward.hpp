@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fathom/core/number.hpp>
+#include <fathom/nn/detail/hold_gradient.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
@@ -95,11 +96,7 @@ template <class T> struct feed_forward {
     template <class Queue>
     void backward_input(Queue& queue, const parameters<T>& p, saved& s, tensor<const T, axis::tokens, axis::hidden> dy,
                         deferred& d, workspace& w, tensor<T, axis::tokens, axis::hidden> dx, bool accumulate) const {
-        d.dy = dy;
-        if (!d.kept_dy.empty()) {
-            ops::copy(queue, d.kept_dy, dy);
-            d.dy = d.kept_dy;
-        }
+        detail::hold_gradient(queue, dy, d);
         if (again.swiglu)
             ops::swiglu<T>(queue, d.act, s.gate_up, nullptr);
         else

@@ -5,6 +5,7 @@
 #include <array>
 #include <fathom/core/number.hpp>
 #include <fathom/nn/context_exchange.hpp>
+#include <fathom/nn/detail/hold_gradient.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
@@ -133,7 +134,7 @@ template <class T> struct grouped_query_attention {
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, saved& s,
                         tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
                         tensor<T, axis::tokens, axis::hidden> dx) const {
-        hold(queue, dy, d);
+        detail::hold_gradient(queue, dy, d);
         const auto qkv = again.up_projections ? w.qkv : s.qkv;
         if (again.up_projections) make_queries_keys_values(queue, batch, p, s.x, qkv);
         project_input(queue, w.dout, dy, p.o);
@@ -203,12 +204,6 @@ template <class T> struct grouped_query_attention {
                      tensor<T, axis::tokens, axis::hidden> y) const {
         project(queue, y, s.out, p.o, true);
         if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
-    }
-    template <class Queue> void hold(Queue& queue, tensor<const T, axis::tokens, axis::hidden> dy, deferred& d) const {
-        d.dy = dy;
-        if (d.kept_dy.empty()) return;
-        ops::copy(queue, d.kept_dy, dy);
-        d.dy = d.kept_dy;
     }
     template <class Queue, class X, class QKV>
     void make_queries_keys_values(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, X x,

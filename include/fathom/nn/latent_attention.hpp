@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fathom/core/number.hpp>
 #include <fathom/nn/context_exchange.hpp>
+#include <fathom/nn/detail/hold_gradient.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
@@ -159,7 +160,7 @@ template <class T> struct latent_attention {
     void backward_input(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, saved& s,
                         tensor<const T, axis::tokens, axis::hidden> dy, deferred& d, workspace& w,
                         tensor<T, axis::tokens, axis::hidden> dx) const {
-        hold(queue, dy, d);
+        detail::hold_gradient(queue, dy, d);
         if (again.norms)
             norm_latents(queue, p, s, d.c_q, d.c_kv);
         else
@@ -328,12 +329,6 @@ template <class T> struct latent_attention {
                      tensor<T, axis::tokens, axis::hidden> y) const {
         project(queue, y, s.out, p.o, true);
         if (adds_bias()) ops::add_bias(queue, y, p.o_bias);
-    }
-    template <class Queue> void hold(Queue& queue, tensor<const T, axis::tokens, axis::hidden> dy, deferred& d) const {
-        d.dy = dy;
-        if (d.kept_dy.empty()) return;
-        ops::copy(queue, d.kept_dy, dy);
-        d.dy = d.kept_dy;
     }
     /// From the gradients of queries, rotary keys and the normed kv latent to that of the input.
     template <class Queue>
