@@ -33,7 +33,8 @@ FAULTS = {
 SURVIVED = {"killed": "all_reduce #1 of world (second) was not finished within 1 s: rank 1 never came"}
 # Layouts of which rank 1 goes wrong in the middle of a step, and what an engine's wait for it says.
 BROKEN = {"pp=2,tp=2": 4, "dp=2,ep=2": 2}
-WAITED_FOR = re.compile(r"rank \d: \w+ #\d+ of \w+ \(.+\) was not finished within 3 s: rank 1 (never came|came and stopped)")
+WAITED_FOR = re.compile(r"rank \d: \w+ #\d+ of \w+ \(.+\) was not finished within 3 s: "
+                        r"rank 1 (never came|came and stopped)")
 # A run that changes its layout: (ranks, layout, steps in all).
 CHANGING = [[(4, "pp=2,tp=2,zero=1", 2), (2, "dp=2,ep=2", 4), (1, "one", 6)],
             [(1, "one", 1), (4, "dp=2,tp=2,zero=3", 3), (4, "pp=4", 5), (2, "cp=2,zero=1", 6)]]
