@@ -16,7 +16,7 @@ from checks import WARNINGS, checks, compile_source  # noqa: E402
 
 INCLUDE = os.path.join(ROOT, "include")
 # What folders of these names are made for.
-NEEDS = {"cuda": "cuda_runtime.h", "mpi": "mpi.h", "simulated": "boost/context/fiber.hpp"}
+NEEDS = {"mpi": "mpi.h", "simulated": "boost/context/fiber.hpp"}
 
 
 def twice(header):

@@ -1,7 +1,5 @@
 // NCCL's communicator with one rank on a real GPU, for tools/gpu_check: needs the libraries, not their headers.
 //     g++ -std=c++20 -I include -o one_rank tests/nccl/one_rank.cpp && ./one_rank
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <exception>
 #include <fathom/comm/all_gather.hpp>
@@ -10,6 +8,7 @@
 #include <fathom/comm/barrier.hpp>
 #include <fathom/comm/exchange.hpp>
 #include <fathom/comm/reduce_scatter.hpp>
+#include <fathom/cuda.hpp>
 #include <fathom/nccl.hpp>
 #include <string>
 #include <vector>
@@ -32,13 +31,10 @@ void expect_same(comm::nccl::communicator& ranks, const comm::request& what, con
 
 void run() {
     using comm::nccl::communicator;
-    const comm::nccl::functions& calls = comm::nccl::functions::loaded();
-    if (const int status = calls.cuda.set_device(0); status != 0)
-        fail("cudaSetDevice: found ", calls.cuda.error_string(status), ", expected a GPU");
-    void* const runtime = comm::nccl::detail::opened("the CUDA runtime", "cudaMallocManaged",
-                                                     {"libcudart.so", "libcudart.so.13", "libcudart.so.12"});
+    const cuda::device gpu;
     int (*share)(void**, std::size_t, unsigned) = nullptr;
-    comm::nccl::detail::take(share, &dlsym, runtime, "the CUDA runtime", "cudaMallocManaged");
+    shared_library::open("the CUDA runtime", "cudaMallocManaged", {"libcudart.so.13", "libcudart.so.12"})
+        .take(share, "cudaMallocManaged");
     void *in = nullptr, *out = nullptr;
     constexpr unsigned everywhere = 1;
     if (share(&in, count * sizeof(float), everywhere) != 0 || share(&out, count * sizeof(float), everywhere) != 0)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <fathom/core/text_of_bytes.hpp>
 #include <fathom/cost/flops_of_stage.hpp>
 #include <fathom/cost/traffic_per_step.hpp>
 #include <fathom/parallel/schedule/built.hpp>
@@ -13,16 +14,6 @@
 namespace fathom {
 
 namespace detail {
-
-inline std::string text_of_bytes(integer bytes) {
-    static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double size = static_cast<double>(bytes);
-    int unit = 0;
-    for (; size >= 1024 && unit < 4; ++unit) size /= 1024;
-    char text[32];
-    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", size, units[unit]);
-    return text;
-}
 
 inline const char* text_of_lifetime(lifetime lives) {
     switch (lives) {
@@ -80,13 +71,13 @@ template <class Recipe> std::string explain(integer budget = 0) {
     page += text_of("A micro-batch of ", Recipe::batch.sequences, " x ", Recipe::batch.length, " tokens takes ",
                     plan.flops / 1e9, " GFLOP forward and backward (",
                     plan.flops / 1e6 / static_cast<double>(Recipe::batch.tokens()), " MFLOP a token).\n");
-    page += text_of("A rank holds ", plan.bytes, " bytes (", detail::text_of_bytes(plan.bytes), "):\n");
+    page += text_of("A rank holds ", plan.bytes, " bytes (", text_of_bytes(plan.bytes), "):\n");
     for (integer i = 0; i < plan.memory.count; ++i)
         page += detail::line_of_item(plan.memory.items[static_cast<std::size_t>(i)], plan.bytes);
     if (budget <= 0) return page;
-    if (plan.bytes <= budget) return page + text_of("It fits in ", detail::text_of_bytes(budget), ".\n");
-    page += text_of("It does not fit in ", detail::text_of_bytes(budget), ": ",
-                    detail::text_of_bytes(plan.bytes - budget), " too much. What would:\n");
+    if (plan.bytes <= budget) return page + text_of("It fits in ", text_of_bytes(budget), ".\n");
+    page += text_of("It does not fit in ", text_of_bytes(budget), ": ", text_of_bytes(plan.bytes - budget),
+                    " too much. What would:\n");
     constexpr nn::extents batch = Recipe::batch, single{1, Recipe::batch.length};
     constexpr nn::recomputation parts{.norms = true, .up_projections = true, .swiglu = true}, blocks{.blocks = true};
     static constexpr detail::smaller_recipe tries[] = {
@@ -99,12 +90,12 @@ template <class Recipe> std::string explain(integer budget = 0) {
     bool any_fits = false;
     for (const auto& attempt : tries) {
         if (attempt.bytes > budget) continue;
-        page += text_of("  ", attempt.change, ": ", detail::text_of_bytes(attempt.bytes), "\n");
+        page += text_of("  ", attempt.change, ": ", text_of_bytes(attempt.bytes), "\n");
         any_fits = true;
     }
     if (!any_fits)
         page +=
-            text_of("  none of recomputation and micro_batch<1> (", detail::text_of_bytes(tries[4].bytes),
+            text_of("  none of recomputation and micro_batch<1> (", text_of_bytes(tries[4].bytes),
                     " at least): a smaller model",
                     sizeof(typename Recipe::numbers::weights) > 2 ? ", weights<bf16>" : "", " or a larger budget.\n");
     return page;

@@ -1,5 +1,5 @@
-// NCCL and the CUDA runtime on host memory, for ranks that are threads of one process: what the real libraries promise,
-// done at once where they would do it later. Faults are planted by `fake::world`.
+// NCCL on host memory, for ranks that are threads of one process: what the real library promises, done at once where it
+// would do it later. Tells CUDA's stand-in what each call touches. Faults are planted by `fake::world`.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "../../cuda/stand_in.hpp"
 
 namespace fathom::test::fake {
 
@@ -64,11 +66,10 @@ struct communicator {
 
 /// Everything that tests look at and plant.
 struct world {
-    std::atomic<bool> stalls{false};        // operations never end
     std::atomic<bool> never_starts{false};  // communicators are never made
     std::atomic<int> fault{0};              // what an operation under way has come to
     std::atomic<int> version{22800};
-    std::atomic<int> made{0}, aborted{0}, destroyed{0}, events{0}, streams{0}, blocks{0};
+    std::atomic<int> made{0}, aborted{0}, destroyed{0};
     std::atomic<int> in_groups{0}, outside_groups{0};
     std::mutex mutex;
     std::map<std::string, std::shared_ptr<meeting>> meetings;  // by id
@@ -141,17 +142,29 @@ inline int user_rank(void* comm, int* rank) { return *rank = at(comm).rank, 0; }
 inline const char* error_string(int result) { return result == remote_error ? "remote process exited" : "an error"; }
 inline const char* last_error(void*) { return "peer gone"; }
 
-/// What a rank's result is, from all ranks' data, computed before anyone writes.
-template <class Result> int collective(void* comm, const void* data, void* to, integer bytes, Result&& result) {
-    communicator& me = at(comm);
-    if (now().stalls) return 0;
+/// What a rank's result is, from all ranks' data, computed before anyone writes. `what`: its name, what it reads and
+/// what it writes.
+struct called {
+    const char* name;
+    void* comm;
+    void* stream;
+    const void* data;
+    integer read;
+    void* to;
+    integer written;
+};
+template <class Result> int collective(const called& what, Result&& result) {
+    communicator& me = at(what.comm);
+    const cuda::access touched[] = {cuda::reads(what.data, what.read), cuda::writes(what.to, what.written)};
+    gpu::note(what.stream, what.name, touched, 2);
+    if (gpu::now().stalls) return 0;
     if (me.rank == 0) {
         const std::lock_guard lock{now().mutex};
         now().used.push_back(me.made_with);
     }
-    std::vector<std::byte> made(static_cast<std::size_t>(bytes));
-    me.of->round(me.rank, {data, 0, 0}, [&](const std::vector<meeting::part>& all) { result(made.data(), all); });
-    if (bytes > 0) std::memcpy(to, made.data(), made.size());
+    std::vector<std::byte> made(static_cast<std::size_t>(what.written));
+    me.of->round(me.rank, {what.data, 0, 0}, [&](const std::vector<meeting::part>& all) { result(made.data(), all); });
+    if (what.written > 0) std::memcpy(what.to, made.data(), made.size());
     return 0;
 }
 
@@ -189,26 +202,30 @@ inline void reduce_any(int format, void* to, const std::vector<meeting::part>& a
             break;
     }
 }
-inline int all_reduce(const void* in, void* out, std::size_t n, int format, int how, void* comm, void*) {
-    return collective(comm, in, out, static_cast<integer>(n) * width_of(format),
+inline int all_reduce(const void* in, void* out, std::size_t n, int format, int how, void* comm, void* stream) {
+    const integer bytes = static_cast<integer>(n) * width_of(format);
+    return collective({"ncclAllReduce", comm, stream, in, bytes, out, bytes},
                       [&](void* to, const auto& all) { reduce_any(format, to, all, 0, n, how); });
 }
-inline int reduce_scatter(const void* in, void* out, std::size_t n, int format, int how, void* comm, void*) {
+inline int reduce_scatter(const void* in, void* out, std::size_t n, int format, int how, void* comm, void* stream) {
     const std::size_t first = static_cast<std::size_t>(at(comm).rank) * n;
-    return collective(comm, in, out, static_cast<integer>(n) * width_of(format),
+    const integer bytes = static_cast<integer>(n) * width_of(format);
+    return collective({"ncclReduceScatter", comm, stream, in, at(comm).of->size * bytes, out, bytes},
                       [&](void* to, const auto& all) { reduce_any(format, to, all, first, n, how); });
 }
-inline int all_gather(const void* in, void* out, std::size_t n, int format, void* comm, void*) {
+inline int all_gather(const void* in, void* out, std::size_t n, int format, void* comm, void* stream) {
     const std::size_t bytes = n * static_cast<std::size_t>(width_of(format));
-    const integer ranks = at(comm).of->size;
-    return collective(comm, in, out, ranks * static_cast<integer>(bytes), [&](std::byte* to, const auto& all) {
-        for (std::size_t rank = 0; bytes > 0 && rank < all.size(); ++rank)
-            std::memcpy(to + rank * bytes, all[rank].data, bytes);
-    });
+    const auto part = static_cast<integer>(bytes);
+    return collective({"ncclAllGather", comm, stream, in, part, out, at(comm).of->size * part},
+                      [&](std::byte* to, const auto& all) {
+                          for (std::size_t rank = 0; bytes > 0 && rank < all.size(); ++rank)
+                              std::memcpy(to + rank * bytes, all[rank].data, bytes);
+                      });
 }
-inline int broadcast(const void* in, void* out, std::size_t n, int format, int root, void* comm, void*) {
+inline int broadcast(const void* in, void* out, std::size_t n, int format, int root, void* comm, void* stream) {
     const std::size_t bytes = n * static_cast<std::size_t>(width_of(format));
-    return collective(comm, in, out, static_cast<integer>(bytes), [&](std::byte* to, const auto& all) {
+    const auto size = static_cast<integer>(bytes);
+    return collective({"ncclBroadcast", comm, stream, in, size, out, size}, [&](std::byte* to, const auto& all) {
         if (bytes > 0) std::memcpy(to, all[static_cast<std::size_t>(root)].data, bytes);
     });
 }
@@ -220,6 +237,7 @@ struct posted {
     std::size_t bytes;
     int peer;
     void* comm;
+    void* stream;
 };
 inline thread_local std::vector<posted> group;
 inline thread_local int depth = 0;
@@ -229,18 +247,23 @@ inline int post(posted what) {
     group.push_back(what);
     return 0;
 }
-inline int send(const void* data, std::size_t n, int format, int peer, void* comm, void*) {
-    return post({true, const_cast<void*>(data), n * static_cast<std::size_t>(width_of(format)), peer, comm});
+inline int send(const void* data, std::size_t n, int format, int peer, void* comm, void* stream) {
+    return post({true, const_cast<void*>(data), n * static_cast<std::size_t>(width_of(format)), peer, comm, stream});
 }
-inline int receive(void* data, std::size_t n, int format, int peer, void* comm, void*) {
-    return post({false, data, n * static_cast<std::size_t>(width_of(format)), peer, comm});
+inline int receive(void* data, std::size_t n, int format, int peer, void* comm, void* stream) {
+    return post({false, data, n * static_cast<std::size_t>(width_of(format)), peer, comm, stream});
 }
 inline int group_start() { return ++depth, 0; }
 inline int group_end() {
     if (--depth > 0) return 0;
     const std::vector<posted> all = std::move(group);
     group.clear();
-    if (now().stalls) return 0;
+    for (const posted& one : all) {
+        const auto bytes = static_cast<integer>(one.bytes);
+        const cuda::access touched = one.sends ? cuda::reads(one.data, bytes) : cuda::writes(one.data, bytes);
+        gpu::note(one.stream, one.sends ? "ncclSend" : "ncclRecv", &touched, 1);
+    }
+    if (gpu::now().stalls) return 0;
     for (const bool sends : {true, false}) {
         for (const posted& one : all) {
             if (one.sends != sends) continue;
@@ -261,17 +284,6 @@ inline int group_end() {
     }
     return 0;
 }
-
-inline int set_device(int) { return 0; }
-inline int stream_create(void** stream, unsigned) { return *stream = new int, ++now().streams, 0; }
-inline int stream_destroy(void* stream) { return delete static_cast<int*>(stream), --now().streams, 0; }
-inline int stream_wait(void*, void*, unsigned) { return 0; }
-inline int event_create(void** event, unsigned) { return *event = new int, ++now().events, 0; }
-inline int event_destroy(void* event) { return delete static_cast<int*>(event), --now().events, 0; }
-inline int event_record(void*, void*) { return 0; }
-inline int event_query(void*) { return now().stalls ? comm::nccl::not_ready : 0; }
-inline int allocate(void** memory, std::size_t bytes) { return *memory = std::calloc(bytes, 1), ++now().blocks, 0; }
-inline int release(void* memory) { return std::free(memory), --now().blocks, 0; }
 
 /// As dlsym would find them; all but the function `missing`.
 inline const char* missing = "";
@@ -297,24 +309,13 @@ inline void* find(void*, const char* name) {
         {"ncclRecv", reinterpret_cast<void*>(&receive)},
         {"ncclGroupStart", reinterpret_cast<void*>(&group_start)},
         {"ncclGroupEnd", reinterpret_cast<void*>(&group_end)},
-        {"cudaSetDevice", reinterpret_cast<void*>(&set_device)},
-        {"cudaStreamCreateWithFlags", reinterpret_cast<void*>(&stream_create)},
-        {"cudaStreamDestroy", reinterpret_cast<void*>(&stream_destroy)},
-        {"cudaStreamWaitEvent", reinterpret_cast<void*>(&stream_wait)},
-        {"cudaEventCreateWithFlags", reinterpret_cast<void*>(&event_create)},
-        {"cudaEventDestroy", reinterpret_cast<void*>(&event_destroy)},
-        {"cudaEventRecord", reinterpret_cast<void*>(&event_record)},
-        {"cudaEventQuery", reinterpret_cast<void*>(&event_query)},
-        {"cudaMalloc", reinterpret_cast<void*>(&allocate)},
-        {"cudaFree", reinterpret_cast<void*>(&release)},
-        {"cudaGetErrorString", reinterpret_cast<void*>(&error_string)},
     };
     const auto found = all.find(name);
     return found == all.end() || found->first == missing ? nullptr : found->second;
 }
+inline shared_library library() { return {"NCCL", nullptr, &find}; }
 inline const comm::nccl::functions& calls() {
-    static const comm::nccl::functions once{comm::nccl::library::from(nullptr, &find),
-                                            comm::nccl::cuda_runtime::from(nullptr, &find)};
+    static const comm::nccl::functions once{comm::nccl::library::from(library()), gpu::calls()};
     return once;
 }
 

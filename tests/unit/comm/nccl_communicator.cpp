@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <fathom/comm.hpp>
+#include <fathom/cuda.hpp>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "every_collective.hpp"
@@ -75,9 +77,9 @@ TEST_CASE("nccl: exchanges in both directions and with oneself, barriers, splits
         CHECK(ranks.recorder().calls(comm::operation::barrier) == 1);
         CHECK(ranks.recorder()[0].state == comm::record_state::done);
     });
-    CHECK(fake::now().events == 0);
-    CHECK(fake::now().streams == 0);
-    CHECK(fake::now().blocks == 0);
+    CHECK(test::gpu::now().events == 0);
+    CHECK(test::gpu::now().streams == 0);
+    CHECK(test::gpu::now().blocks.empty());
     CHECK(fake::now().made == fake::now().destroyed);
     CHECK(fake::now().aborted == 0);
 }
@@ -125,7 +127,7 @@ TEST_CASE("nccl: what hangs is aborted at the limit, and every later call says w
     float x = 1;
     ranks.run(comm::all_reduce(&x, 1).from("loss"));
     ranks.settle();
-    fake::now().stalls = true;
+    test::gpu::now().stalls = true;
     const int aborted = fake::now().aborted;
     const std::string why =
         "rank 0 of world: all_reduce #1 of world (gradients) was not finished within 0.01 s, the last that was is "
@@ -135,7 +137,7 @@ TEST_CASE("nccl: what hangs is aborted at the limit, and every later call says w
               ranks.settle();
           }) == why);
     CHECK(fake::now().aborted == aborted + 2);
-    fake::now().stalls = false;
+    test::gpu::now().stalls = false;
     CHECK(said([&] { ranks.run(comm::barrier()); }) == why);
     CHECK(said([&] { auto part = ranks.split(0, 0, "part"); }) == why);
 }
@@ -143,22 +145,22 @@ TEST_CASE("nccl: what hangs is aborted at the limit, and every later call says w
 TEST_CASE("nccl: a peer that fails while operations are under way") {
     ranks_of_gpus ranks = alone();
     float x = 1;
-    fake::now().stalls = true;
+    test::gpu::now().stalls = true;
     auto under_way = ranks.start(comm::all_reduce(&x, 1));
     CHECK_FALSE(under_way.done());
     fake::now().fault = fake::remote_error;
     CHECK(said([&] { under_way.wait(); }) ==
           "rank 0 of world: an operation under way: found remote process exited: peer gone, expected no error of NCCL");
     fake::now().fault = 0;
-    fake::now().stalls = false;
+    test::gpu::now().stalls = false;
 }
 
 TEST_CASE("nccl: a handle that dies first ends the communicator") {
     ranks_of_gpus ranks = alone();
     float x = 1;
-    fake::now().stalls = true;
+    test::gpu::now().stalls = true;
     { auto dropped = ranks.start(comm::all_reduce(&x, 1)); }
-    fake::now().stalls = false;
+    test::gpu::now().stalls = false;
     CHECK(said([&] { ranks.run(comm::barrier()); }) == "rank 0 of world: all_reduce #0 of world was left unfinished");
 }
 
@@ -170,20 +172,55 @@ TEST_CASE("nccl: wrong requests are refused before NCCL sees them") {
     ranks.run(comm::barrier());
 }
 
+TEST_CASE("nccl: operations come after what was put on the queue, and a kernel that does not wait for them is found") {
+    test::gpu::machine& machine = test::gpu::now();
+    machine.reset();
+    cuda::device gpu{0, {}, test::gpu::calls()};
+    const cuda::stream compute{gpu};
+    const cuda::queue& queue = compute.queue();
+    ranks_of_gpus ranks{queue.stream, ranks_of_gpus::new_id(fake::calls()), 0, 1, {}, {}, "dp", fake::calls()};
+    std::vector<float> gradients(64), next(64), received(64);
+    const matrix<float> all = vector_view(gradients.data(), 64);
+    const auto kernel = [&](const char* name, matrix<float> writes) {
+        queue.enqueue(name, {cuda::access_of(writes)}, [](void*) {});
+    };
+    kernel("backward", all);
+    auto sum = ranks.start(comm::all_reduce(gradients.data(), 64));
+    kernel("the next block", vector_view(next.data(), 64));  // beside
+    sum.wait();
+    kernel("adamw", all);
+    const std::vector<comm::message> both{comm::send_to(0, next.data(), 64),
+                                          comm::receive_from(0, received.data(), 64)};
+    auto exchange = ranks.start(comm::exchange(both));
+    ranks.run(comm::all_reduce(gradients.data(), 64));
+    exchange.wait();
+    kernel("forward", vector_view(next.data(), 64));
+    CHECK(machine.order.faults.empty());
+
+    auto late = ranks.start(comm::all_reduce(gradients.data(), 64));
+    kernel("zero", all.columns_at(60, 4));
+    late.wait();
+    REQUIRE(machine.order.faults.size() == 1);
+    CHECK(machine.order.faults[0].starts_with(
+        "zero on stream 1 writes what ncclAllReduce on stream 2 writes, and nothing orders them: 16 bytes"));
+    auto sent = ranks.start(comm::exchange(both));
+    kernel("overwrites", vector_view(next.data(), 64));
+    sent.wait();
+    CHECK(machine.order.faults.back().starts_with("overwrites on stream 1 writes what ncclSend on stream 3 reads"));
+    ranks.settle();
+}
+
 TEST_CASE("nccl: libraries that are absent, old or incomplete") {
-    CHECK(said([] { comm::nccl::detail::opened("NCCL", "no_such_function", {"libno_such_library.so.2"}); }) ==
+    CHECK(said([] { std::ignore = shared_library::open("NCCL", "no_such_function", {"libno_such_library.so.2"}); }) ==
           "NCCL cannot be loaded: found libno_such_library.so.2: cannot open shared object file: No such file or "
           "directory; expected libno_such_library.so.2 in a folder of the system or of LD_LIBRARY_PATH");
     fake::now().version = 21403;
-    CHECK(said([] { comm::nccl::library::from(nullptr, &fake::find); }) ==
+    CHECK(said([] { comm::nccl::library::from(fake::library()); }) ==
           "NCCL: found version 2.14, expected 2.18 or later");
     fake::now().version = 22800;
     fake::missing = "ncclCommSplit";
-    CHECK(said([] { comm::nccl::library::from(nullptr, &fake::find); }) ==
+    CHECK(said([] { comm::nccl::library::from(fake::library()); }) ==
           "NCCL has no function ncclCommSplit, expected a later version");
-    fake::missing = "cudaMalloc";
-    CHECK(said([] { comm::nccl::cuda_runtime::from(nullptr, &fake::find); }) ==
-          "the CUDA runtime has no function cudaMalloc, expected a later version");
     fake::missing = "";
 }
 
@@ -197,8 +234,7 @@ TEST_CASE("nccl: our words for NCCL's interface are its header's") {
     static_assert(offsetof(configuration, net_name) == offsetof(ncclConfig_t, netName));
     static_assert(offsetof(configuration, split_share) == offsetof(ncclConfig_t, splitShare));
     static_assert(sizeof(configuration) <= sizeof(ncclConfig_t) && configuration::unset == NCCL_CONFIG_UNDEF_INT);
-    static_assert(comm::nccl::success == ncclSuccess && comm::nccl::in_progress == ncclInProgress &&
-                  comm::nccl::not_ready == cudaErrorNotReady);
+    static_assert(comm::nccl::success == ncclSuccess && comm::nccl::in_progress == ncclInProgress);
     static_assert(fake::remote_error == ncclRemoteError && fake::failed == ncclInternalError);
     namespace form = comm::nccl::detail;
     const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;

@@ -1,14 +1,10 @@
-// NCCL and the CUDA runtime as tables of functions, loaded when they are first used: a program runs where they are
-// absent, compiles without their headers, and tests put functions of their own in their place.
+// NCCL as a table of functions, loaded when it is first used, beside CUDA's runtime.
 #pragma once
-
-#include <dlfcn.h>
 
 #include <climits>
 #include <cstddef>
-#include <fathom/core/bytes.hpp>
-#include <fathom/core/error.hpp>
-#include <initializer_list>
+#include <fathom/core/shared_library.hpp>
+#include <fathom/device/cuda/runtime.hpp>
 
 namespace fathom::comm::nccl {
 
@@ -29,33 +25,6 @@ struct configuration {
 
 /// ncclResult_t, as far as it is told apart.
 inline constexpr int success = 0, in_progress = 7;
-/// cudaError_t, likewise.
-inline constexpr int not_ready = 600;
-
-/// The address of a function by its name, or null.
-using finder = void* (*)(void* library, const char* name);
-
-namespace detail {
-
-template <class Function> void take(Function*& slot, finder find, void* from, const char* library, const char* name) {
-    slot = reinterpret_cast<Function*>(find(from, name));
-    if (slot == nullptr) fail(library, " has no function ", name, ", expected a later version");
-}
-
-/// The process itself if it has the function already, else the first of the files that loads.
-inline void* opened(const char* what, const char* function, std::initializer_list<const char*> files) {
-    if (dlsym(RTLD_DEFAULT, function) != nullptr) return RTLD_DEFAULT;
-    const char* first = nullptr;
-    for (const char* const file : files) {
-        if (void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL)) return library;
-        const char* const why = dlerror();
-        if (first == nullptr) first = why;
-    }
-    fail(what, " cannot be loaded: found ", first != nullptr ? first : "no reason", "; expected ", *files.begin(),
-         " in a folder of the system or of LD_LIBRARY_PATH");
-}
-
-}  // namespace detail
 
 /// NCCL's functions. Communicators and streams are what their headers' pointers convert to.
 struct library {
@@ -83,14 +52,15 @@ struct library {
     int (*group_end)();
 
     /// Errors: a function that is missing; a version before 2.18.
-    static library from(void* opened, finder find = &dlsym) {
+    static library from(const shared_library& opened) {
         library made{};
-        const auto take = [&](auto& slot, const char* name) { detail::take(slot, find, opened, "NCCL", name); };
+        const auto take = [&](auto& slot, const char* name) { opened.take(slot, name); };
         take(made.get_version, "ncclGetVersion");
         constexpr int oldest = 21800;
         int version = 0;
         if (made.get_version(&version) != success || version < oldest)
-            fail("NCCL: found version ", version / 10000, '.', version / 100 % 100, ", expected 2.18 or later");
+            fail(opened.name, ": found version ", version / 10000, '.', version / 100 % 100,
+                 ", expected 2.18 or later");
         take(made.get_unique_id, "ncclGetUniqueId");
         take(made.init, "ncclCommInitRankConfig");
         take(made.split, "ncclCommSplit");
@@ -114,52 +84,15 @@ struct library {
     }
 };
 
-/// The few functions of the CUDA runtime that order streams.
-struct cuda_runtime {
-    int (*set_device)(int);
-    int (*stream_create)(void** stream, unsigned flags);
-    int (*stream_destroy)(void*);
-    int (*stream_wait)(void* stream, void* event, unsigned flags);
-    int (*event_create)(void** event, unsigned flags);
-    int (*event_destroy)(void*);
-    int (*event_record)(void* event, void* stream);
-    int (*event_query)(void*);
-    int (*allocate)(void** memory, std::size_t bytes);
-    int (*free)(void*);
-    const char* (*error_string)(int);
-
-    /// Errors: a function that is missing.
-    static cuda_runtime from(void* opened, finder find = &dlsym) {
-        cuda_runtime made{};
-        const auto take = [&](auto& slot, const char* name) {
-            detail::take(slot, find, opened, "the CUDA runtime", name);
-        };
-        take(made.set_device, "cudaSetDevice");
-        take(made.stream_create, "cudaStreamCreateWithFlags");
-        take(made.stream_destroy, "cudaStreamDestroy");
-        take(made.stream_wait, "cudaStreamWaitEvent");
-        take(made.event_create, "cudaEventCreateWithFlags");
-        take(made.event_destroy, "cudaEventDestroy");
-        take(made.event_record, "cudaEventRecord");
-        take(made.event_query, "cudaEventQuery");
-        take(made.allocate, "cudaMalloc");
-        take(made.free, "cudaFree");
-        take(made.error_string, "cudaGetErrorString");
-        return made;
-    }
-};
-
 /// Both.
 struct functions {
     library nccl;
-    cuda_runtime cuda;
+    fathom::cuda::runtime cuda;
 
     /// Those of this machine, loaded by the first call. Errors: what cannot be loaded, and why.
     static const functions& loaded() {
-        static const functions once{
-            library::from(detail::opened("NCCL", "ncclGetVersion", {"libnccl.so.2"})),
-            cuda_runtime::from(detail::opened("the CUDA runtime", "cudaEventQuery",
-                                              {"libcudart.so", "libcudart.so.13", "libcudart.so.12"}))};
+        static const functions once{library::from(shared_library::open("NCCL", "ncclGetVersion", {"libnccl.so.2"})),
+                                    fathom::cuda::runtime::loaded()};
         return once;
     }
 };

@@ -125,7 +125,8 @@ class seat {
     void release(operation_under_way& op) {
         op.held = false;
         if (op.waited || op.done || !failure_.empty()) return;
-        if (calls_->cuda.event_query(op.finished) == not_ready) give_up(described(op) + " was left unfinished");
+        if (calls_->cuda.event_query(op.finished) == fathom::cuda::not_ready)
+            give_up(described(op) + " was left unfinished");
     }
     /// Waits until nothing is under way.
     void settle() {
@@ -230,8 +231,10 @@ class seat {
         constexpr unsigned non_blocking = 1;
         number(lanes_.front().comm);
         exchange_ = twin(lanes_.front().comm);
+        int least = 0, greatest = 0;  // other ranks wait for what is on these streams
+        cuda(calls_->cuda.priority_range(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
         for (void*& stream : streams_)
-            cuda(calls_->cuda.stream_create(&stream, non_blocking), "cudaStreamCreateWithFlags");
+            cuda(calls_->cuda.stream_create(&stream, non_blocking, greatest), "cudaStreamCreateWithPriority");
         cuda(calls_->cuda.allocate(&scratch_, 8), "cudaMalloc");
     }
     void leave(void* comm, bool in_order) {
@@ -271,7 +274,7 @@ class seat {
                 last_ = *op;
                 continue;
             }
-            if (status != not_ready) cuda(status, described(*op).c_str());
+            if (status != fathom::cuda::not_ready) cuda(status, described(*op).c_str());
             busy = true;
             if (seconds_now() - op->since > limit_.limit)
                 end(limit_.overdue(described(*op)) +
