@@ -37,8 +37,12 @@ template <class A, class T> matrix<const A> panel_of(arena& scratch, const opera
         if (!copy && from.rows == nullptr) return from.values;
     const integer width = from.values.width, stride = panel_stride(width);
     const matrix<A> panel{scratch.take<A>(from.values.rows * stride), from.values.rows, width, stride};
+    const auto row = [&](integer r) { return from.values.row(from.rows == nullptr ? r : from.rows[r]); };
+    constexpr integer ahead = 4, line = 64 / static_cast<integer>(sizeof(T));
     for (integer r = 0; r < panel.rows; ++r) {
-        const T* __restrict source = from.values.row(from.rows == nullptr ? r : from.rows[r]);
+        if (r + ahead < panel.rows)  // where a next row lies, no machine foresees
+            for (integer c = 0; c < width; c += line) __builtin_prefetch(row(r + ahead) + c);
+        const T* __restrict source = row(r);
         A* __restrict target = panel.row(r);
         for (integer c = 0; c < width; ++c) target[c] = static_cast<A>(source[c]);
     }
