@@ -187,7 +187,7 @@ template <class T> struct dispatched_experts {
                  tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w, tokens_hidden y) const {
         s.x = x;
         project(queue, w.logits, x, p.router);
-        ops::route<A>(queue, of.router, w.logits, b.bias.data, s.scores, s.ids, s.weights);
+        choose_experts<A>(queue, batch, of.router, b.routes, w.logits, b.bias.data, s.scores, s.ids, s.weights);
         matrix<const std::int32_t> kept = s.ids;
         if (of.capacity_factor > 0) {
             ops::drop_rows<A>(queue, w.kept, s.ids, s.scores, of.n_routed_experts, of.expert.ranks, capacity(x.rows),

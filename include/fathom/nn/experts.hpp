@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <fathom/core/number.hpp>
+#include <fathom/nn/choose_experts.hpp>
 #include <fathom/nn/detail/hold_gradient.hpp>
 #include <fathom/nn/feed_forward.hpp>
+#include <fathom/nn/layer_routes.hpp>
 #include <fathom/nn/micro_batch.hpp>
 #include <fathom/nn/parameter.hpp>
 #include <fathom/nn/project.hpp>
@@ -47,10 +49,12 @@ template <class T> struct experts {
         matrix<E> down;  // [n_routed_experts * hidden, moe_intermediate_size]
         typename feed_forward<T>::template parameters<E> shared;
     };
-    /// What is not trained by gradients: the router's bias, and how many tokens each expert got in this step.
+    /// What is not trained by gradients: the router's bias, how many tokens each expert got in this step, and who else
+    /// says which.
     struct buffers {
         matrix<A> bias;  // [1, n_routed_experts]; empty where the family has none
         matrix<integer> load;
+        layer_routes routes;
     };
     struct saved {
         tensor<const T, axis::tokens, axis::hidden> x;
@@ -155,12 +159,12 @@ template <class T> struct experts {
     }
 
     template <class Queue>
-    void forward(Queue& queue, const micro_batch<A>&, const parameters<T>& p, buffers& b,
+    void forward(Queue& queue, const micro_batch<A>& batch, const parameters<T>& p, buffers& b,
                  tensor<const T, axis::tokens, axis::hidden> x, saved& s, workspace& w, tokens_hidden y) const {
         const integer e = of.n_routed_experts, i = of.moe_intermediate_size, h = of.hidden_size;
         s.x = x;
         project(queue, w.logits, x, p.router);
-        ops::route<A>(queue, of.router, w.logits, b.bias.data, s.scores, s.ids, s.weights);
+        choose_experts<A>(queue, batch, of.router, b.routes, w.logits, b.bias.data, s.scores, s.ids, s.weights);
         ops::group_rows(queue, s.ids, e, s.offsets.data, s.rows.data, s.slot.data);
         ops::scatter_scalars<A>(queue, s.row_weight.data, s.weights.data, s.slot.data, s.slot.size());
         const auto act = again.swiglu ? w.act : s.act;

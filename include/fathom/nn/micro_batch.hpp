@@ -72,11 +72,22 @@ template <class A> struct micro_batch {
     const comm::mesh_links* ranks = nullptr;
     context_share context{};
     block_watch* watch = nullptr;  // told of blocks as they work; null: all that they work on is here and stays
+    integer first_sequence = 0;    // of the step's batch, as this replica has it
 
     [[nodiscard]] integer tokens() const { return stream_tokens(shape).count; }
     /// Over which tokens of the shape the residual stream goes: the tensor ranks share them in order.
     [[nodiscard]] share_of stream_tokens(extents of) const {
         return {of.tokens(), ranks != nullptr ? ranks->of.tp : 1, ranks != nullptr ? ranks->at.tp : 0};
+    }
+    struct token_place {
+        integer sequence = 0, place = 0;
+    };
+    /// Which token of the step's batch a row of the residual stream is. `context` says which places this rank has, also
+    /// where it has all.
+    [[nodiscard]] token_place token(integer row) const {
+        const integer at = stream_tokens(shape).first + row, i = at % shape.length;
+        const auto early = context.places(context.rank, 0), late = context.places(context.rank, 1);
+        return {first_sequence + at / shape.length, i < early.count ? early.first + i : late.first + i - early.count};
     }
 };
 

@@ -20,6 +20,7 @@
 #include <fathom/train/layout_facts.hpp>
 #include <fathom/train/parameter_view.hpp>
 #include <fathom/train/pipeline.hpp>
+#include <fathom/train/routers.hpp>
 #include <fathom/train/shared_state.hpp>
 #include <fathom/train/step_result.hpp>
 #include <limits>
@@ -67,6 +68,7 @@ template <class Transformer> class engine {
         ops::rope_table<A>(model_.of.rope, memory_.cosines, memory_.sines);
         *memory_.state = {};
         list_parts(model);
+        routers_ = routers<A>{model_, memory_.buffers};
         state_.emplace(links_, mirror_, memory_, shape_.shards, shares_embedding(), layout.gradient_predivide, queue_);
         if constexpr (Transformer::split)
             pipeline_.emplace(model_, queue_, memory_, arena{block_.data(), block_.size()}, links_,
@@ -142,12 +144,12 @@ template <class Transformer> class engine {
     /// over ranks in their order after the last micro-batch (under ZeRO: this rank's shards of them).
     step_result accumulate(const batch_view& b, const step_settings& settings) {
         ops::fill_zero(queue_, memory_.gradients.data, memory_.gradients.count);
-        clear_loads();
+        routers_.clear_loads(queue_);
         state_->traffic().begin_step();
         models::loss_terms terms;
         models::loss_weights weights;
         if constexpr (Transformer::split) {
-            check_and_count(b);
+            begin(b, settings);
             weights = weigh(settings);
             const auto micro_batches = static_cast<int>(pieces(b.sequences, shape_.batch.sequences));
             require_room(micro_batches);
@@ -163,11 +165,9 @@ template <class Transformer> class engine {
             });
         }
         state_->reduce_gradients();
-        if (links_.stage.size() > 1 || mirror_.size() > 1)
-            each_router([&](auto&, auto& load) {
-                links_.stage.run(comm::all_reduce(load.data, load.size()).from("loads of experts"));
-                mirror_.run(comm::all_reduce(load.data, load.size()).from("loads of experts"));
-            });
+        for (const comm::link* over : {&links_.stage, &mirror_})
+            if (over->size() > 1) routers_.sum_loads(*over);
+        routers_.gather_routes(links_, settings.routes);
         return report(weights, terms);
     }
 
@@ -182,7 +182,7 @@ template <class Transformer> class engine {
             return;
         }
         state_->move(queue_, adamw_);
-        if (settings.bias_update_speed != 0) update_router_biases(settings.bias_update_speed);
+        if (settings.bias_update_speed != 0) routers_.update_biases(queue_, settings.bias_update_speed);
     }
 
     /// One training step. When the loss or the gradient norm is not finite nothing is moved and the result says so.
@@ -202,12 +202,13 @@ template <class Transformer> class engine {
     [[gnu::noinline]] step_result evaluate(const batch_view& b, const step_settings& settings) {
         models::loss_terms terms;
         if constexpr (Transformer::split) {
-            check_and_count(b);
+            begin(b, settings);
             const auto micro_batches = static_cast<int>(pieces(b.sequences, shape_.batch.sequences));
             pipeline_->evaluate(
                 schedule_->view().shape, micro_batches, [&](int n) { return load(b, n * shape_.batch.sequences); },
                 terms);
             state_->traffic().rest();
+            routers_.gather_routes(links_, settings.routes);
             return report(weigh(settings), terms);
         } else {
             const auto weights = each_micro_batch(b, settings, [&](const auto& part, const models::loss_weights&) {
@@ -215,15 +216,16 @@ template <class Transformer> class engine {
                                 memory_.workspace, terms);
             });
             state_->traffic().rest();
+            routers_.gather_routes(links_, settings.routes);
             return report(weights, terms);
         }
     }
 
     /// Cuts a batch in micro-batches and calls work(micro_batch, loss_weights) for each while memory().inputs holds it;
-    /// gives the weights. Errors: those of `check`.
+    /// gives the weights. Errors: those of `check` and of a routing record that does not fit.
     template <class Work>
     models::loss_weights each_micro_batch(const batch_view& b, const step_settings& settings, Work&& work) {
-        check_and_count(b);
+        begin(b, settings);
         const models::loss_weights weights = weigh(settings);
         for (integer first = 0; first < b.sequences; first += shape_.batch.sequences) work(load(b, first), weights);
         return weights;
@@ -283,8 +285,8 @@ template <class Transformer> class engine {
                  " that there is room for; expected at most as many");
         schedule_ = std::move(next);
     }
-    /// Errors: those of `check` and `require_alike`, or lengths that context ranks cannot share.
-    void check_and_count(const batch_view& b) {
+    /// Errors: those of `check`, `require_alike` and `routers::set_routes`, or lengths that context ranks cannot share.
+    void begin(const batch_view& b, const step_settings& settings) {
         require_alike(pieces(b.sequences, shape_.batch.sequences));
         const bool may_be_empty = links_.of.dp > 1 && !links_.of.split() && shape_.shards.zero < 2;
         if (b.sequences != 0 || !may_be_empty)
@@ -294,6 +296,7 @@ template <class Transformer> class engine {
             fail("batch: found sequences of ", b.length, " tokens, expected a multiple of ", 2 * links_.of.cp,
                  ": twice the ", links_.of.cp, " context ranks");
         count_targets(b);
+        routers_.set_routes(links_, b, settings.routes);
     }
     /// Errors: replicas that meet and have other numbers of micro-batches.
     void require_alike(integer micro_batches) const {
@@ -432,10 +435,9 @@ template <class Transformer> class engine {
                                 .cosines = memory_.cosines,
                                 .sines = memory_.sines};
         made.watch = state_->watch();
-        if constexpr (Transformer::split) {
-            made.ranks = &links_;
-            made.context = model_.context_of(shape, 0);
-        }
+        made.context = model_.context_of(shape, 0);
+        made.first_sequence = first;
+        if constexpr (Transformer::split) made.ranks = &links_;
         return made;
     }
     [[nodiscard]] step_result report(const models::loss_weights& weights, models::loss_terms terms) const {
@@ -450,24 +452,6 @@ template <class Transformer> class engine {
         r.targets = counts_.targets[0].value;
         r.step = memory_.state->step;
         return r;
-    }
-    /// call(bias, load) for every router; bias is empty where the family has none.
-    template <class Call> void each_router(Call&& call) {
-        const auto visit = [&](auto& buffers) {
-            if constexpr (requires { buffers.load; }) call(buffers.bias, buffers.load);
-        };
-        model_.each_segment([&](const auto&, auto kind) {
-            for (auto& buffers : std::get<kind()>(memory_.buffers.blocks)) visit(buffers);
-        });
-        for (auto& buffers : memory_.buffers.mtp) visit(buffers);
-    }
-    void clear_loads() {
-        each_router([&](auto&, auto& load) { ops::fill_zero(queue_, load.data, load.size()); });
-    }
-    void update_router_biases(double speed) {
-        each_router([&](auto& bias, auto& load) {
-            if (!bias.empty()) ops::bias_update(queue_, bias.data, load.data, bias.width, speed);
-        });
     }
 
     /// Numbers of one kind, one after another, which are summed over ranks together.
@@ -490,6 +474,7 @@ template <class Transformer> class engine {
     nn::extents now_;
     batch_counts<counted::global> counts_;
     std::vector<parameter> parts_;  // of all storages, in the order of their global index
+    routers<A> routers_;
     std::optional<shared_state<Transformer>> state_;
     std::optional<pipeline_of<Transformer>> pipeline_;
 };

@@ -31,28 +31,25 @@ template <class Engine> class step_recorder {
     [[nodiscard]] recorded_step& seen() { return seen_; }
 
     /// What a chunk kept of a micro-batch.
-    void forward(const micro_batch& batch, integer number, int chunk, const typename transformer::saved& s) {
+    void forward(const micro_batch& batch, int chunk, const typename transformer::saved& s) {
         const transformer& model = engine_.model();
-        const integer at = first_ + number * engine_.shape().batch.sequences;
-        if (model.held[chunk].embedding) rows({"embedded", forwards, -1, "lookup", -1}, batch, at, 0, s.embedded);
+        if (model.held[chunk].embedding) rows({"embedded", forwards, -1, "lookup", -1}, batch, 0, s.embedded);
         model.each_layer_of(chunk, [&](const auto&, auto kind, const models::layer_place& i) {
             const auto& block = std::get<kind()>(s.blocks)[static_cast<std::size_t>(i.in_chunk)];
             const std::string layer = text_of("layers.", i.number, '.');
             // Not kept where whole blocks are recomputed.
-            rows({layer + "attention", forwards, i.number, "o_proj and residual", 3 * i.number}, batch, at, 0,
+            rows({layer + "attention", forwards, i.number, "o_proj and residual", 3 * i.number}, batch, 0,
                  block.in.mid);
             if constexpr (requires { block.in.mlp.ids; })
-                rows({layer + "experts", forwards, i.number, "router", 3 * i.number + 1}, batch, at, 0,
-                     block.in.mlp.ids);
-            rows({layer + "output", forwards, i.number, "down_proj and residual", 3 * i.number + 2}, batch, at, 0,
-                 block.y);
+                rows({layer + "experts", forwards, i.number, "router", 3 * i.number + 1}, batch, 0, block.in.mlp.ids);
+            rows({layer + "output", forwards, i.number, "down_proj and residual", 3 * i.number + 2}, batch, 0, block.y);
         });
         if (!model.held[chunk].head) return;
         const integer after = 3 * model.layers();
-        rows({"normed", forwards, -1, "final norm", after}, batch, at, 0, s.normed);
+        rows({"normed", forwards, -1, "final norm", after}, batch, 0, s.normed);
         for (integer k = 1; k <= model.of.num_nextn_predict_layers; ++k)
             rows({text_of("mtp.", k - 1, ".normed"), forwards, -1, "multi-token prediction", after + k},
-                 model.depth_batch(batch, engine_.memory().inputs, k), at, k,
+                 model.depth_batch(batch, engine_.memory().inputs, k), k,
                  s.mtp[static_cast<std::size_t>(k - 1)].normed);
     }
     void losses(const step_result& r) {
@@ -103,28 +100,18 @@ template <class Engine> class step_recorder {
     static recorded_tensor named(const title& of, integer rows, integer columns) {
         return {of.name, of.what, of.layer, of.operation, of.order, rows, columns, {}};
     }
-    /// This rank's share of the tokens of a micro-batch whose first sequence is `at`; each sequence lacks its last
-    /// `missing`.
-    template <class View>
-    void rows(const title& of, const micro_batch& batch, integer at, integer missing, const View& x) {
+    /// This rank's share of the tokens of a micro-batch; each sequence lacks its last `missing`.
+    template <class View> void rows(const title& of, const micro_batch& batch, integer missing, const View& x) {
         if (x.empty()) return;
-        const share_of share = batch.stream_tokens(batch.shape);
         const integer length = length_ - missing;
         recorded_tensor t = named(of, sequences_ * length, x.width);
         for (integer r = 0; r < x.rows; ++r) {
-            const integer token = share.first + r, row = at + token / batch.shape.length;
-            auto& piece = t.pieces.emplace_back(recorded_tensor::piece{
-                rank_, row * length + place(batch, token % batch.shape.length), 0, 1, x.width, {}});
+            const auto token = batch.token(r);
+            auto& piece = t.pieces.emplace_back(
+                recorded_tensor::piece{rank_, (first_ + token.sequence) * length + token.place, 0, 1, x.width, {}});
             for (integer c = 0; c < x.width; ++c) piece.values.push_back(static_cast<double>(x(r, c)));
         }
         seen_.add(std::move(t));
-    }
-    /// The place in its sequence of the i-th of those that this rank has.
-    [[nodiscard]] static integer place(const micro_batch& batch, integer i) {
-        if (batch.ranks == nullptr) return i;
-        const auto early = batch.context.places(batch.context.rank, 0),
-                   late = batch.context.places(batch.context.rank, 1);
-        return i < early.count ? early.first + i : late.first + i - early.count;
     }
 
     Engine& engine_;
@@ -153,9 +140,8 @@ step_result record_step(Engine& engine, const batch_view& whole, const step_sett
     recorder.parameters(recorded_tensor::kind::weight);
     step_result result;
     if constexpr (Engine::transformer::split) {
-        engine.stages().watch_forward([&](const auto& batch, int number, int chunk, const auto& saved) {
-            recorder.forward(batch, number, chunk, saved);
-        });
+        engine.stages().watch_forward(
+            [&](const auto& batch, int, int chunk, const auto& saved) { recorder.forward(batch, chunk, saved); });
         try {
             result = engine.accumulate(mine, settings);
         } catch (...) {
@@ -167,11 +153,10 @@ step_result record_step(Engine& engine, const batch_view& whole, const step_sett
         if (engine.shape().shards.zero > 2)
             fail("record_step: found ZeRO-3 over whole models, expected ZeRO-2 at most");
         auto& memory = engine.memory();
-        integer number = 0;
         engine.each_micro_batch(mine, settings, [&](const auto& batch, const models::loss_weights&) {
             engine.model().forward(engine.queue(), batch, memory.inputs, memory.weight_views, memory.buffers,
                                    memory.saved, memory.workspace);
-            recorder.forward(batch, number++, 0, memory.saved);
+            recorder.forward(batch, 0, memory.saved);
         });
         result = engine.accumulate(mine, settings);
     }

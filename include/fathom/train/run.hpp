@@ -74,10 +74,11 @@ template <class Transformer> class run {
 
     /// One step on a batch of any number of sequences, or on this rank's part of it; the learning rate is the
     /// schedule's. Errors: bad ids or shapes; a loss or gradient norm that is not finite: names the place, saves the
-    /// batch, and nothing has been moved.
-    step_result step(const batch& b) { return step(view(b)); }
-    [[gnu::noinline]] step_result step(const train::batch_view& b) {
-        const train::step_settings now = settings_of_step();
+    /// batch, and nothing has been moved. Experts may be recorded or follow a record: see train::routing.
+    step_result step(const batch& b, const train::routing& routes = {}) { return step(view(b), routes); }
+    [[gnu::noinline]] step_result step(const train::batch_view& b, const train::routing& routes = {}) {
+        train::step_settings now = settings_of_step();
+        now.routes = routes;
         const step_result seen = engine_.step(b, now);
         train::require_finite(engine_, b, now, seen, bad_batch_);
         return seen;

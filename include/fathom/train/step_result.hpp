@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fathom/core/bytes.hpp>
+#include <fathom/train/routing_record.hpp>
 
 namespace fathom::train {
 
@@ -14,6 +15,7 @@ struct step_settings {
     double balance_alpha = 1e-4;      // sequence-wise balance loss
     double z_loss = 0;                // coefficient of mean(logsumexp^2)
     double bias_update_speed = 1e-3;  // gamma of the router's bias
+    routing routes{};                 // whether tokens' experts are recorded, or follow a record
 };
 
 /// What a step or an evaluation saw.

@@ -85,16 +85,17 @@ inline void check_router(const router_facts& facts, integer experts, integer top
 /// top_k of scores + bias (bias null: of scores) among the experts of the topk_group best groups; ties go to the lower
 /// index. ids[tokens, top_k] ascend; weights[tokens, top_k] = scores without bias, divided by their sum + 1e-20 if
 /// `normalise`, times scaling_factor. (DeepSeek-V2 §2.1.2, DeepSeek-V3 §2.1.2.) Errors: facts or shapes that do not
-/// fit.
+/// fit. `chosen`: ids are given, and only scores and weights are made.
 template <class A>
 void route(host::queue& queue, const router_facts& facts, matrix<const std::type_identity_t<A>> logits,
-           const std::type_identity_t<A>* bias, matrix<A> scores, matrix<std::int32_t> ids, matrix<A> weights) {
+           const std::type_identity_t<A>* bias, matrix<A> scores, matrix<std::int32_t> ids, matrix<A> weights,
+           bool chosen = false) {
     detail::check_router(facts, logits.width, ids.width);
     queue.enqueue(pieces(logits.rows, detail::router_tokens), [&](integer task, int worker) {
         const integer first = task * detail::router_tokens;
         for (integer t = first; t < logits.rows && t < first + detail::router_tokens; ++t) {
             detail::router_scores(facts, logits.row(t), scores.row(t));
-            detail::router_choice<A>(facts, scores.row(t), bias, ids.row(t), queue.scratch(worker));
+            if (!chosen) detail::router_choice<A>(facts, scores.row(t), bias, ids.row(t), queue.scratch(worker));
             A sum{};
             for (integer j = 0; j < facts.top_k; ++j) sum += scores(t, ids(t, j));
             const A scale = static_cast<A>(facts.scaling_factor) / (facts.normalise ? sum + A(1e-20) : A{1});
