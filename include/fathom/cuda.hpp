@@ -3,7 +3,7 @@
 #pragma once
 
 #include <fathom/device/cuda/access.hpp>         // IWYU pragma: export
-#include <fathom/device/cuda/device.hpp>         // IWYU pragma: export
+#include <fathom/device/cuda/gpu.hpp>         // IWYU pragma: export
 #include <fathom/device/cuda/event.hpp>          // IWYU pragma: export
 #include <fathom/device/cuda/graph.hpp>          // IWYU pragma: export
 #include <fathom/device/cuda/memory.hpp>         // IWYU pragma: export

@@ -31,7 +31,7 @@ void expect_same(comm::nccl::communicator& ranks, const comm::request& what, con
 
 void run() {
     using comm::nccl::communicator;
-    const cuda::device gpu;
+    const cuda::gpu gpu;
     int (*share)(void**, std::size_t, unsigned) = nullptr;
     shared_library::open("the CUDA runtime", "cudaMallocManaged", {"libcudart.so.13", "libcudart.so.12"})
         .take(share, "cudaMallocManaged");

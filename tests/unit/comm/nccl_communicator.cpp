@@ -175,7 +175,7 @@ TEST_CASE("nccl: wrong requests are refused before NCCL sees them") {
 TEST_CASE("nccl: operations come after what was put on the queue, and a kernel that does not wait for them is found") {
     test::gpu::machine& machine = test::gpu::now();
     machine.reset();
-    cuda::device gpu{0, {}, test::gpu::calls()};
+    cuda::gpu gpu{0, {}, test::gpu::calls()};
     const cuda::stream compute{gpu};
     const cuda::queue& queue = compute.queue();
     ranks_of_gpus ranks{queue.stream, ranks_of_gpus::new_id(fake::calls()), 0, 1, {}, {}, "dp", fake::calls()};

@@ -1,16 +1,16 @@
 // A point in a queue of a GPU, for other queues and the host to wait for.
 #pragma once
 
-#include <fathom/device/cuda/device.hpp>
+#include <fathom/device/cuda/gpu.hpp>
 #include <utility>
 
 namespace fathom::cuda {
 
-/// What `queue::record` gives. Its CUDA event goes back to the device when it dies: queues that were told to wait still
-/// do.
+/// What `queue::record` gives. Its CUDA event goes back to the GPU's object when it dies: queues that were told to wait
+/// still do.
 class event {
   public:
-    event(device& of, void* handle) : of_(&of), handle_(handle) {}
+    event(gpu& of, void* handle) : of_(&of), handle_(handle) {}
     event(event&& other) noexcept : of_(other.of_), handle_(std::exchange(other.handle_, nullptr)) {}
     event& operator=(event&& other) noexcept {
         std::swap(of_, other.of_);
@@ -24,11 +24,11 @@ class event {
     [[nodiscard]] void* handle() const { return handle_; }
     /// Whether all work before it is over. Errors: that of the work.
     [[nodiscard]] bool done() const { return of_->has_come(handle_); }
-    /// The host waits. Errors: that of the work; the device's limit.
+    /// The host waits. Errors: that of the work; the GPU's limit.
     void wait() const { of_->wait_for(handle_, "an event"); }
 
   private:
-    device* of_;
+    gpu* of_;
     void* handle_;
 };
 

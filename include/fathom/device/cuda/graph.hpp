@@ -10,7 +10,7 @@ namespace fathom::cuda {
 class graph {
   public:
     /// `name` lives as long as the program.
-    graph(device& of, const char* name) : of_(&of), name_(name) {}
+    graph(gpu& of, const char* name) : of_(&of), name_(name) {}
     graph(const graph&) = delete;
     graph& operator=(const graph&) = delete;
     ~graph() {
@@ -55,7 +55,7 @@ class graph {
         of_->check(status, "cudaGraphInstantiate");
     }
 
-    device* of_;
+    gpu* of_;
     const char* name_;
     void* executable_ = nullptr;
     bool warm_ = false;

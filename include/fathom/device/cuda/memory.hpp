@@ -31,7 +31,7 @@ namespace detail {
 
 /// Throws if the GPU has less free memory than a plan needs. Before the first allocation: what libraries take later
 /// comes on top.
-inline void require_free(const device& of, integer bytes, const arena_log& plan) {
+inline void require_free(const gpu& of, integer bytes, const arena_log& plan) {
     std::size_t unused = 0, total = 0;
     of.check(of.calls().memory_info(&unused, &total), "cudaMemGetInfo");
     if (static_cast<integer>(unused) < bytes)
@@ -63,7 +63,7 @@ class memory {
     [[nodiscard]] integer size() const { return size_; }
 
   private:
-    device* of_;
+    gpu* of_;
     std::byte* block_ = nullptr;
     integer size_;
 };

@@ -10,7 +10,7 @@ namespace fathom::cuda {
 /// queues before.
 class pinned_memory {
   public:
-    pinned_memory(device& of, integer size) : of_(&of), size_(size), last_(of, of.take_event()) {
+    pinned_memory(gpu& of, integer size) : of_(&of), size_(size), last_(of, of.take_event()) {
         void* block = nullptr;
         of.check(of.calls().allocate_host(&block, static_cast<std::size_t>(size), 0), "cudaHostAlloc");
         block_ = static_cast<std::byte*>(block);
@@ -19,7 +19,7 @@ class pinned_memory {
     pinned_memory& operator=(const pinned_memory&) = delete;
     ~pinned_memory() { of_->calls().free_host(block_); }
 
-    /// Errors: what failed on the GPU before; the device's limit.
+    /// Errors: what failed on the GPU before; the GPU's limit.
     [[nodiscard]] std::byte* data() const {
         if (copied_) last_.wait();
         if (of_->calls().note != nullptr) {
@@ -54,7 +54,7 @@ class pinned_memory {
         copied_ = true;
     }
 
-    device* of_;
+    gpu* of_;
     std::byte* block_ = nullptr;
     integer size_;
     event last_;

@@ -9,10 +9,10 @@
 
 namespace fathom::cuda {
 
-/// A stream of a GPU, owned by another (`cuda::stream`, or somebody's cudaStream_t). Memory is of the device except
+/// A stream of a GPU, owned by another (`cuda::stream`, or somebody's cudaStream_t). Memory is the GPU's except
 /// where it says host. Errors of every call: what CUDA says, with the call and the last kernels.
 struct queue {
-    device* of = nullptr;
+    gpu* of = nullptr;
     void* stream = nullptr;
 
     /// Calls `launch(stream)`, which puts a kernel of that name on the stream. `touched`: all memory that it reads or
@@ -38,14 +38,14 @@ struct queue {
     /// The host waits until all that was put here is over.
     void finish() const { record().wait(); }
 
-    /// A copy of `count` numbers for the host, as they are at this point of the queue; at most `device::slot_bytes`.
+    /// A copy of `count` numbers for the host, as they are at this point of the queue; at most `gpu::slot_bytes`.
     template <class T> [[nodiscard]] readback<T> read(const T* values, integer count = 1) const {
         static_assert(std::is_trivially_copyable_v<T>, "fathom: what is read back is copied as bytes.");
         const integer bytes = count * static_cast<integer>(sizeof(T));
-        if (bytes > device::slot_bytes)
-            fail(of->name(), ": a readback has ", bytes, " bytes, expected at most ", device::slot_bytes,
+        if (bytes > gpu::slot_bytes)
+            fail(of->name(), ": a readback has ", bytes, " bytes, expected at most ", gpu::slot_bytes,
                  ": copy_out to pinned memory of one's own");
-        device::slot& to = of->take_slot();
+        gpu::slot& to = of->take_slot();
         readback<T> made{*of, to, count};
         // The slot's last copy may have been put on another stream.
         of->check(of->calls().stream_wait(stream, to.event, 0), "cudaStreamWaitEvent");

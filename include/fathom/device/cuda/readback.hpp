@@ -1,7 +1,7 @@
 // Numbers that come back from a GPU in a step.
 #pragma once
 
-#include <fathom/device/cuda/device.hpp>
+#include <fathom/device/cuda/gpu.hpp>
 #include <span>
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace fathom::cuda {
 /// What `queue::read` gives: a copy on its way to pinned memory. The host waits where it looks, and not before.
 template <class T> class readback {
   public:
-    readback(device& of, device::slot& from, integer count) : of_(&of), from_(&from), count_(count) {}
+    readback(gpu& of, gpu::slot& from, integer count) : of_(&of), from_(&from), count_(count) {}
     readback(readback&& other) noexcept
         : of_(other.of_), from_(std::exchange(other.from_, nullptr)), count_(other.count_) {}
     readback& operator=(readback&& other) noexcept {
@@ -23,7 +23,7 @@ template <class T> class readback {
         if (from_ != nullptr) from_->held = false;
     }
 
-    /// The numbers, for as long as this lives. Errors: what failed on the GPU before; the device's limit.
+    /// The numbers, for as long as this lives. Errors: what failed on the GPU before; the GPU's limit.
     [[nodiscard]] std::span<const T> all() const {
         of_->wait_for(from_->event, "a readback");
         const std::span<const T> seen{reinterpret_cast<const T*>(from_->data), static_cast<std::size_t>(count_)};
@@ -37,8 +37,8 @@ template <class T> class readback {
     [[nodiscard]] const T& get() const { return all()[0]; }
 
   private:
-    device* of_;
-    device::slot* from_;
+    gpu* of_;
+    gpu::slot* from_;
     integer count_;
 };
 

@@ -10,7 +10,7 @@ enum class priority : unsigned char { normal, high };
 
 class stream {
   public:
-    explicit stream(device& of, priority first = priority::normal) : queue_{&of, nullptr} {
+    explicit stream(gpu& of, priority first = priority::normal) : queue_{&of, nullptr} {
         int least = 0, greatest = 0;
         of.check(of.calls().priority_range(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
         constexpr unsigned beside_the_null_stream = 1;

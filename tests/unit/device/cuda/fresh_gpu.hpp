@@ -16,7 +16,7 @@ inline gpu::machine& fresh_gpu() {
 /// The stand-in's one GPU, opened by a rank.
 struct opened_gpu {
     gpu::machine& machine = fresh_gpu();
-    cuda::device device{0, {}, gpu::calls()};
+    cuda::gpu device{0, {}, gpu::calls()};
 };
 
 template <class Body> std::string said(Body&& body) {

@@ -50,7 +50,7 @@ TEST_CASE("cuda queue: copies in, within and out, fills and readbacks") {
 TEST_CASE("cuda queue: readbacks that nobody holds make room for others, on any stream") {
     two_streams on;
     auto* const here = reinterpret_cast<integer*>(on.memory.data());
-    for (int n = 0; n < 3 * cuda::device::slots_count; ++n) {
+    for (int n = 0; n < 3 * cuda::gpu::slots_count; ++n) {
         on.a.fill(here, static_cast<unsigned char>(n), 8);
         const cuda::event filled = on.a.record();
         on.b.wait(filled);
@@ -60,7 +60,7 @@ TEST_CASE("cuda queue: readbacks that nobody holds make room for others, on any 
     }
     CHECK(on.faults().empty());
     std::vector<cuda::readback<integer>> held;
-    for (integer n = 0; n < cuda::device::slots_count; ++n) held.push_back(on.a.read(here));
+    for (integer n = 0; n < cuda::gpu::slots_count; ++n) held.push_back(on.a.read(here));
     CHECK(said([&] { held.push_back(on.a.read(here)); }) ==
           "GPU 0 (a stand-in): found 64 readbacks held at once, expected fewer");
 }

@@ -16,7 +16,7 @@ namespace fathom::cuda {
 
 /// Holds the events and the pinned memory for readbacks that queues of this GPU use: made at the start, outlives them,
 /// and is used by one thread.
-class device {
+class gpu {
   public:
     /// A piece of pinned memory that one readback has.
     struct slot {
@@ -31,8 +31,8 @@ class device {
     /// kernels' code, 900 for sm_90 (`cuda::built_for`); empty: not looked at. `limit`: seconds that the host waits for
     /// the GPU at most. Errors: no driver, or one that is too old for the runtime; no GPU, or fewer than ranks here; a
     /// GPU that the kernels are not built for.
-    explicit device(integer local_rank = 0, std::span<const int> built_for = {},
-                    const runtime& calls = runtime::loaded(), double limit = 600)
+    explicit gpu(integer local_rank = 0, std::span<const int> built_for = {}, const runtime& calls = runtime::loaded(),
+                 double limit = 600)
         : calls_(&calls), limit_(limit) {
         choose(local_rank);
         look_at(built_for);
@@ -44,9 +44,9 @@ class device {
             slots_[static_cast<std::size_t>(n)] = {static_cast<std::byte*>(pinned) + n * slot_bytes, new_event(),
                                                    false};
     }
-    device(const device&) = delete;
-    device& operator=(const device&) = delete;
-    ~device() {
+    gpu(const gpu&) = delete;
+    gpu& operator=(const gpu&) = delete;
+    ~gpu() {
         if (slots_[0].data != nullptr) calls_->free_host(slots_[0].data);
         for (void* const event : events_) calls_->event_destroy(event);
     }

@@ -11,7 +11,7 @@ namespace {
 using test::said;
 
 std::string opening(integer local_rank = 0, std::span<const int> built_for = {}) {
-    return said([&] { const cuda::device gpu{local_rank, built_for, test::gpu::calls()}; });
+    return said([&] { const cuda::gpu gpu{local_rank, built_for, test::gpu::calls()}; });
 }
 
 /// An environment variable for as long as this lives.
@@ -29,7 +29,7 @@ TEST_CASE("cuda: a rank takes the GPU of its number, or the one that is left to 
     test::gpu::machine& machine = test::fresh_gpu();
     machine.devices = 4;
     {
-        const cuda::device third{2, {}, test::gpu::calls()};
+        const cuda::gpu third{2, {}, test::gpu::calls()};
         CHECK(third.number() == 2);
         CHECK(third.name() == "GPU 2 (a stand-in)");
         CHECK(third.capability() == 900);
@@ -40,7 +40,7 @@ TEST_CASE("cuda: a rank takes the GPU of its number, or the one that is left to 
     CHECK(opening(1) == "CUDA: found 1 GPU, expected one for the rank with number 1 on this machine");
     {
         const with_variable mine{"CUDA_VISIBLE_DEVICES", "3"};
-        const cuda::device left{3, {}, test::gpu::calls()};
+        const cuda::gpu left{3, {}, test::gpu::calls()};
         CHECK(left.number() == 0);
         machine.devices = 2;
         CHECK(opening(2) ==
@@ -110,7 +110,7 @@ TEST_CASE("cuda: an error names its call, and the kernels that may be at fault")
 
 TEST_CASE("cuda: a GPU that never ends is given up at the limit") {
     test::gpu::machine& machine = test::fresh_gpu();
-    cuda::device gpu{0, {}, test::gpu::calls(), 0.01};
+    cuda::gpu gpu{0, {}, test::gpu::calls(), 0.01};
     const cuda::stream work{gpu};
     test::kernel(work.queue(), "attention_forward", {});
     machine.stalls = true;
