@@ -3,8 +3,8 @@
 #pragma once
 
 #include <fathom/device/cuda/access.hpp>         // IWYU pragma: export
-#include <fathom/device/cuda/gpu.hpp>         // IWYU pragma: export
 #include <fathom/device/cuda/event.hpp>          // IWYU pragma: export
+#include <fathom/device/cuda/gpu.hpp>            // IWYU pragma: export
 #include <fathom/device/cuda/graph.hpp>          // IWYU pragma: export
 #include <fathom/device/cuda/memory.hpp>         // IWYU pragma: export
 #include <fathom/device/cuda/pinned_memory.hpp>  // IWYU pragma: export
