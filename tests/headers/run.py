@@ -1,9 +1,12 @@
-"""Compiles every header of include/ alone, twice, and in two translation units of one program; also with clang++.
+"""Compiles every header of include/ alone and twice, and all of them in two translation units, and with clang++.
 
-A header is compiled to an object from a source that includes it twice, and this object is linked with itself: whatever
-is defined in it and not inline is then defined twice. One line for each header and compiler.
+Most of a header's time is reading the standard library, so no header is read alone more often than it must: g++ stops after
+its checks. Then all headers are compiled to one object, with warnings, and this object is linked with itself: whatever is
+defined in it and not inline is then defined twice. clang++ reads the headers together: it uses the same standard library,
+so whether a header includes what it needs has been seen. One line for each header, and for all of them and each compiler.
 """
 import argparse
+import collections
 import os
 import shutil
 import subprocess
@@ -19,35 +22,41 @@ INCLUDE = os.path.join(ROOT, "include")
 NEEDS = {"mpi": "mpi.h", "simulated": "boost/context/fiber.hpp"}
 
 
-def twice(header):
-    return f"#include <{header}>\n#include <{header}>\n"
+def compile_headers(command, names, thing):
+    text = "".join(f"#include <{name}>\n" for name in [*names, *names])
+    status, output, files = compile_source([*command, "-std=c++20", "-I", INCLUDE], thing, text=text)
+    return (output.splitlines()[:40], []) if status else ([], files)
 
 
-def check_objects(compiler, header, scratch):
-    thing = os.path.join(scratch, header.replace("/", "-"))
-    status, output, files = compile_source(
-        [compiler, "-std=c++20", "-O0", *WARNINGS, "-I", INCLUDE, "-c", "-o", thing + ".o"], thing, text=twice(header))
-    if status:
-        return output.splitlines()[:40], []
-    linked = subprocess.run(["ld", "-r", "-o", thing + ".both", thing + ".o", thing + ".o"], capture_output=True,
-                            text=True)
-    os.remove(thing + ".o")
+def check_syntax(compiler, names, scratch):
+    return compile_headers([compiler, "-fsyntax-only"], names, scratch)
+
+
+def check_linked(compiler, names, scratch):
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        thing = os.path.join(folder, "all")
+        failures, files = compile_headers([compiler, "-O0", *WARNINGS, "-c", "-o", thing + ".o"], names, thing)
+        if failures:
+            return failures, []
+        linked = subprocess.run(["ld", "-r", "-o", thing + ".both", thing + ".o", thing + ".o"], capture_output=True,
+                                text=True)
     if linked.returncode:
         return ["not inline, so that two translation units clash:", *linked.stderr.splitlines()[:10]], []
-    os.remove(thing + ".both")
     return [], files
-
-
-def check_syntax(compiler, header, scratch):
-    thing = os.path.join(scratch, "syntax-" + header.replace("/", "-"))
-    status, output, files = compile_source([compiler, "-std=c++20", "-fsyntax-only", "-I", INCLUDE], thing,
-                                           text=twice(header))
-    return (output.splitlines()[:40], []) if status else ([], files)
 
 
 def headers():
     for folder, _, names in os.walk(os.path.join(INCLUDE, "fathom")):
         yield from (os.path.relpath(os.path.join(folder, name), INCLUDE) for name in names if name.endswith(".hpp"))
+
+
+def together():
+    """(headers, place) of those that need nothing more, and of those that need the same."""
+    known = collections.defaultdict(list)
+    for header in sorted(headers()):
+        words = header.removesuffix(".hpp").split("/")
+        known["/".join(word for word in words if word in NEEDS)].append(header)
+    return [(names, need or "all others") for need, names in sorted(known.items())]
 
 
 def has(compiler, header):
@@ -62,17 +71,20 @@ def main():
     options = options.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         todo = checks(options.cache)
-        for compiler, check in [(options.compiler, check_objects), ("clang++", check_syntax)]:
+        alone = [([header], header) for header in sorted(headers())]
+        for compiler, check, what in [(options.compiler, check_linked, together()), ("clang++", check_syntax, together()),
+                                      (options.compiler, check_syntax, alone)]:
             if not shutil.which(compiler):
                 todo.skip(f"{compiler}: all headers", f"no {compiler} here")
                 continue
             version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-            for header in sorted(headers()):
-                words = set(header[:-4].split("/"))
+            for names, place in what:
+                words = set(place.removesuffix(".hpp").split("/"))
+                name = f"{compiler}: {place}" + (", linked" if check is check_linked else "")
                 if missing := [NEEDS[word] for word in words & NEEDS.keys() if not has(compiler, NEEDS[word])]:
-                    todo.skip(f"{compiler}: {header}", f"no {missing[0]} here")
+                    todo.skip(name, f"no {missing[0]} here")
                     continue
-                todo.add(f"{compiler}: {header}", lambda c=compiler, h=header, f=check: f(c, h, scratch), version)
+                todo.add(name, lambda c=compiler, n=names, f=check: f(c, n, scratch), version, names)
         todo.run()
 
 
