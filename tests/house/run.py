@@ -38,7 +38,7 @@ def tree(*folders, ending=("",)):
                               and (name == ".ci" or not name.startswith("."))
                               and not (at_root and name.startswith("build")))
             for name in sorted(names):
-                if name.endswith(tuple(ending)):
+                if name != ".git" and name.endswith(tuple(ending)):  # a file in a work tree of git's
                     yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 
