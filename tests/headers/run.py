@@ -1,9 +1,10 @@
 """Compiles every header of include/ alone and twice, and all of them in two translation units, and with clang++.
 
-Most of a header's time is reading the standard library, so no header is read alone more often than it must: g++ stops after
-its checks. Then all headers are compiled to one object, with warnings, and this object is linked with itself: whatever is
-defined in it and not inline is then defined twice. clang++ reads the headers together: it uses the same standard library,
-so whether a header includes what it needs has been seen. One line for each header, and for all of them and each compiler.
+Most of a header's time is reading the standard library, so no header is read alone more often than it must: g++ stops
+after its checks. Then all headers are compiled to one object, with warnings, and this object is linked with itself:
+whatever is defined in it and not inline is then defined twice. clang++ reads the headers together: it uses the same
+standard library, so whether a header includes what it needs has been seen. One line for each header, and for all of
+them and each compiler.
 """
 import argparse
 import collections
@@ -72,7 +73,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         todo = checks(options.cache)
         alone = [([header], header) for header in sorted(headers())]
-        for compiler, check, what in [(options.compiler, check_linked, together()), ("clang++", check_syntax, together()),
+        for compiler, check, what in [(options.compiler, check_linked, together()),
+                                      ("clang++", check_syntax, together()),
                                       (options.compiler, check_syntax, alone)]:
             if not shutil.which(compiler):
                 todo.skip(f"{compiler}: all headers", f"no {compiler} here")
