@@ -52,7 +52,8 @@ template <template <class> class... Kernels> int make_in_every_sum() {
 template <class T> int make_joints() {
     using A = accumulator_t<T>;
     return make<ops::copy_kernel<T, T>, ops::add_kernel<T, T>, ops::add_bias_kernel<T, T>,
-                ops::bias_weight_kernel<A, T>, ops::product_kernel<T, T, T>, ops::product_kernel<T, A, T>>();
+                ops::bias_weight_kernel<A, T>, ops::product_kernel<T, T, T>, ops::product_kernel<T, A, T>,
+                ops::grouped_product_kernel<T, T, T>, ops::grouped_product_weight_kernel<T, T>>();
 }
 
 int all() {
