@@ -1,6 +1,9 @@
 // A small model in any layout, on threads or processes as it is launched: what run.py stops, kills and resumes.
 //     layouts train FOLDER LAYOUT STEPS   goes on from the last save, up to so many steps in all, and saves
 //     layouts FAULT FOLDER LAYOUT         the same for two steps, of which rank 1 does not live through the second
+//     layouts record FILE LAYOUT          one step's record, of all ranks, as a file
+//     layouts compare FILE LAYOUT         the first tensor of such a file that this layout has otherwise, if any
+//     layouts misplaced FILE LAYOUT       the same where rank 3 has a weight otherwise
 // LAYOUT: dp=2,tp=2,zero=1 and so on; `one` for one rank. Prints what each step gave, to every digit.
 #include <unistd.h>
 
@@ -12,6 +15,9 @@
 #include <fathom/fathom.hpp>
 #include <fathom/models/families.hpp>
 #include <fathom/mpi.hpp>
+#include <fathom/train/first_difference.hpp>
+#include <fathom/train/gather_step.hpp>
+#include <fathom/train/record_step.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,18 +112,50 @@ void train_ranks(world& all, std::string_view what, const std::string& folder, s
     checkpoint::save(run, folder + "/run");
 }
 
+/// A batch drawn by a fixed seed, one step of it recorded by all ranks, and what rank 0 does with the whole record.
+void record_ranks(world& all, std::string_view what, const std::string& file, std::string_view layout) {
+    auto run = make_run(all.ranks(), layout_of(layout));
+    if (what == "misplaced" && all.rank() == 3)
+        run.engine().each_part([](const auto& p, const nn::part& part) {
+            if (p.name == "model.layers.2.self_attn.o_proj.weight") p.value(part.first, 1) += 0.25;
+        });
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(2 * sequences * length));
+    const random_stream drawn{5, 7};
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        tokens[i] = static_cast<std::int32_t>(drawn.uniform(i) * static_cast<double>(vocabulary));
+    const std::vector<std::int32_t> starts(tokens.size(), 0);
+    train::recorded_step seen;
+    train::record_step(run.engine(),
+                       {sequences, length, tokens.data(), tokens.data() + sequences * length, nullptr, starts.data()},
+                       {.balance_alpha = 0.05}, seen);
+    train::gather_step(all.ranks(), seen);
+    if (all.rank() > 0) {
+        if (!seen.tensors().empty()) fail("layouts: a rank kept its part of a record that was gathered");
+        return;
+    }
+    if (what == "record") return seen.write(file);
+    train::recorded_step stored;
+    stored.read(file, seen);
+    const auto found = train::first_difference(seen, stored, 1e-10);
+    all.print(found ? train::describe(*found)
+                    : text_of(stored.tensors().size(), " of ", seen.tensors().size(), " tensors agree"));
+}
+
 }  // namespace
 }  // namespace fathom
 
 int main(int argc, char** argv) {
     using namespace fathom;
-    const bool fails = argc > 1 && std::string_view{argv[1]} != "train";
+    const std::string_view what = argc > 1 ? argv[1] : "";
+    const bool records = what == "record" || what == "compare" || what == "misplaced";
+    const bool fails = !records && what != "train";
     const comm::watchdog limit{.limit = fails ? 3.0 : 600.0};
     return launch<mesh<dp<any>>>(
         argc, argv,
         [&](world& all) {
             if (argc < 4) fail("layouts: found too few arguments, expected WHAT FOLDER LAYOUT");
-            train_ranks(all, argv[1], argv[2], argv[3], argc > 4 ? std::atoi(argv[4]) : 2);
+            if (records) return record_ranks(all, what, argv[2], argv[3]);
+            train_ranks(all, what, argv[2], argv[3], argc > 4 ? std::atoi(argv[4]) : 2);
         },
         limit);
 }

@@ -142,6 +142,26 @@ def check_saves(program, parts):
     return [], []
 
 
+def check_records(program):
+    """Records of processes are one process' record, either way round; one rank's other weight is named."""
+    with tempfile.TemporaryDirectory() as folder:
+        alone, several = os.path.join(folder, "alone.safetensors"), os.path.join(folder, "several.safetensors")
+        four = [*MPIRUN, "-n", "4"]
+        for command, promised in [
+                ([program, "record", alone, "one"], ""),
+                ([*four, program, "compare", alone, "pp=2,tp=2"], "tensors agree"),
+                ([*four, program, "record", several, "pp=2,tp=2"], ""),
+                ([program, "compare", several, "one"], "tensors agree"),
+                ([*four, program, "misplaced", alone, "pp=2,tp=2"],
+                 "weights of layer 2: model.layers.2.self_attn.o_proj.weight differs by 0.711 on rank 3 of the first: "
+                 "[0, 11]")]:
+            done = run(command)
+            if done.returncode or promised not in done.stdout or (not promised and done.stdout):
+                return [f"{command[-3:]}: status {done.returncode}, expected `{promised}` in:",
+                        *done.stdout.splitlines(), *done.stderr.splitlines()], []
+    return [], []
+
+
 def main():
     program, launched, layouts = map(os.path.abspath, sys.argv[1:4])
     todo = checks(None)
@@ -166,6 +186,8 @@ def main():
         for parts in CHANGING:
             todo.add(f"mpi: a run goes on as {', '.join(layout for _, layout, _ in parts)}, with the bits of threads",
                      lambda p=parts: check_saves(layouts, p))
+        todo.add("mpi: a step's record of pp 2 x tp 2 is one process', and one rank's other weight is named",
+                 lambda: check_records(layouts))
         torchrun = {"LOCAL_RANK": "0", "WORLD_SIZE": "4"}
         todo.add("launch: torchrun's variables are refused with the command to type",
                  lambda: check_refused([launched], torchrun, "start `mpirun -n 4 PROGRAM`"))

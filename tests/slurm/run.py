@@ -1,5 +1,5 @@
-"""Runs the job script of docs/launching.md under a Slurm of one node: signalled before its time is over it saves, is put
-in line again, resumes and ends.
+"""Runs the job script of docs/launching.md under a Slurm of one node: signalled before its time is over it saves, is
+put in line again, resumes and ends.
 
 Only in `./dev test --all`, and where Slurm and MPI are. The daemons are the user's own, with ports, keys and files of
 their own in a scratch folder. Usage: run.py PRETRAIN, the program.
@@ -62,7 +62,7 @@ def job_script():
         [text] = re.findall(r"^```bash\n(#!/bin/bash\n.*?^)```$", page.read(), re.MULTILINE | re.DOTALL)
     for shown, short in SHORTENED.items():
         if text.count(shown) != 1:
-            raise ValueError(f"docs/launching.md: found {text.count(shown)} times {shown} in the job script, expected 1")
+            raise ValueError(f"docs/launching.md: found {shown} {text.count(shown)} times in the job, expected once")
         text = text.replace(shown, short)
     return text
 
@@ -114,8 +114,8 @@ class cluster:
             os.chmod(self.folder, 0o755)  # munged lets everybody to its socket
             for name in ("state", "spool"):
                 os.mkdir(os.path.join(self.folder, name))
-            with open(os.path.join(self.folder, "munge.key"), "wb", opener=lambda path, flags: os.open(path, flags, 0o400)
-                      ) as key:
+            with open(os.path.join(self.folder, "munge.key"), "wb") as key:
+                os.chmod(key.name, 0o400)
                 key.write(os.urandom(1024))
             with open(os.path.join(self.folder, "slurm.conf"), "w", encoding="utf-8") as file:
                 file.write(CONFIGURATION.format(host=socket.gethostname().split(".")[0], user=getpass.getuser(),
@@ -167,9 +167,9 @@ def job(slurm, number):
 def check_job(program):
     failures = []
 
-    def expect(holds, what, text=""):
+    def expect(holds, what):
         if not holds:
-            failures.extend([what, *text.splitlines()[-40:]])
+            failures.append(what)
 
     with tempfile.TemporaryDirectory() as folder, cluster(folder) as slurm:
         home = os.path.join(folder, "home")
@@ -203,14 +203,14 @@ def check_job(program):
         except TimeoutError as problem:
             return [str(problem), str(job(slurm, number)), *read(output).splitlines()[-40:], *slurm.messages()], []
         seen, text = job(slurm, number), read(output)
-        expect(seen["JobState"] == "COMPLETED", f"the job ended as {seen['JobState']}, {seen['ExitCode']}", text)
-        expect(seen["Restarts"] == "1", f"Slurm started it again {seen['Restarts']} times, expected once", text)
-        expect(text.count("2 ranks of 1 workers") == 2, "not twice two ranks of one worker", text)
-        expect(f"going on    from step {saved} of {saved + MORE}" in text, f"did not go on from step {saved}", text)
+        expect(seen["JobState"] == "COMPLETED", f"the job ended as {seen['JobState']}, {seen['ExitCode']}")
+        expect(seen["Restarts"] == "1", f"Slurm started it again {seen['Restarts']} times, expected once")
+        expect(text.count("2 ranks of 1 workers") == 2, "not twice two ranks of one worker")
+        expect(f"going on    from step {saved} of {saved + MORE}" in text, f"did not go on from step {saved}")
         lines = map(json.loads, read(home, "runs", "tiny", "log.jsonl").splitlines())
         steps = [line["step"] for line in lines if line["kind"] == "step"]
         expect(steps == [*range(1, saved + MORE + 1)], f"steps: {steps}, expected 1 to {saved + MORE}, each once")
-    return failures, []
+        return [*failures, *text.splitlines()[-40:]] if failures else [], []
 
 
 def main():
