@@ -3,13 +3,18 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fathom/comm.hpp>
 #include <fathom/mpi.hpp>
+#include <fathom/nccl.hpp>
+#include <string>
 #include <vector>
 
 #include "../unit/comm/every_collective.hpp"
+#include "../unit/comm/fake_nccl.hpp"
 #include "../unit/scratch_folder.hpp"
 
 namespace fathom {
@@ -73,6 +78,69 @@ TEST_CASE("mpi: what other communicators promise holds here") {
     CHECK(last.bytes == 20'000);
     CHECK(last.state == comm::record_state::done);
     CHECK(mine.recorder().bytes(comm::operation::all_reduce) == 20'000);
+}
+
+/// NCCL's stand-in between processes: those that come with one id meet, over MPI.
+namespace across {
+
+MPI_Comm& at(void* comm) { return *static_cast<MPI_Comm*>(comm); }
+int get_unique_id(comm::nccl::unique_id* id) {
+    std::snprintf(id->bytes, sizeof id->bytes, "%d", static_cast<int>(::getpid()));  // no other process makes it
+    return 0;
+}
+int init(void** made, int ranks, comm::nccl::unique_id id, int rank, comm::nccl::configuration*) {
+    auto* mine = new MPI_Comm{MPI_COMM_NULL};
+    MPI_Comm_split(MPI_COMM_WORLD, std::atoi(id.bytes), rank, mine);
+    *made = mine;
+    int size = 0, place = 0;
+    MPI_Comm_size(*mine, &size);
+    MPI_Comm_rank(*mine, &place);
+    return size == ranks && place == rank ? 0 : test::fake::failed;
+}
+int split(void* comm, int colour, int key, void** made, comm::nccl::configuration*) {
+    auto* mine = new MPI_Comm{MPI_COMM_NULL};
+    *made = mine;
+    return MPI_Comm_split(at(comm), colour, key, mine);
+}
+int destroy(void* comm) {
+    MPI_Comm_free(&at(comm));
+    delete &at(comm);
+    return 0;
+}
+int count(void* comm, int* size) { return MPI_Comm_size(at(comm), size); }
+int user_rank(void* comm, int* rank) { return MPI_Comm_rank(at(comm), rank); }
+int all_reduce(const void* in, void* out, std::size_t n, int, int, void* comm, void*) {
+    return MPI_Allreduce(in == out ? MPI_IN_PLACE : in, out, static_cast<int>(n), MPI_INT64_T, MPI_SUM, at(comm));
+}
+
+}  // namespace across
+
+TEST_CASE("mpi: NCCL's communicator over processes, which pass its id on") {
+    comm::nccl::functions calls = test::fake::calls();
+    calls.nccl.get_unique_id = &across::get_unique_id;
+    calls.nccl.init = &across::init;
+    calls.nccl.split = &across::split;
+    calls.nccl.destroy = calls.nccl.abort = &across::destroy;
+    calls.nccl.count = &across::count;
+    calls.nccl.user_rank = &across::user_rank;
+    calls.nccl.all_reduce = &across::all_reduce;
+    auto gpus = comm::nccl::communicator::over(world(), nullptr, {}, {}, calls);
+    CHECK(gpus.rank() == world().rank());
+    CHECK(gpus.size() == world().size());
+    CHECK(std::string{gpus.name()} == world().name());
+    const integer me = gpus.rank(), ranks = gpus.size();
+    integer bits = integer{1} << me;
+    gpus.run(comm::all_reduce(&bits, 1));
+    CHECK(bits == (integer{1} << ranks) - 1);
+    auto pair = gpus.split(me / 2, -me, "pair");
+    const integer first = me / 2 * 2;
+    CHECK(pair.size() == std::min(ranks - first, integer{2}));
+    CHECK(pair.rank() == first + pair.size() - 1 - me);
+    bits = integer{1} << me;
+    pair.run(comm::all_reduce(&bits, 1));
+    CHECK(bits == ((integer{1} << pair.size()) - 1) << first);
+    pair.settle();
+    gpus.settle();
 }
 
 /// Jobs that must not end well: rank 1 does what `fault` says, all others go on.
