@@ -115,6 +115,7 @@ run_factors factors_of(const choice& c, integer replicas, integer layers, intege
     f.ragged = c[ragged] != 0;
     f.balance = c[balance] != 0 ? 0.05 : 0;
     f.load = static_cast<run_factors::routing>(c[load]);
+    f.choices.expert_tokens = 1;  // so that a rank with more than its share works it off in further rounds
     f.sequences = replicas * (micro_batches_of(c[micro_batches]) * runs::shape.sequences - 1);
     f.steps = steps;
     return f;

@@ -51,5 +51,11 @@ TEST_CASE("faults: a key-value head that two tensor ranks, or all, share") {
 TEST_CASE("faults: a key-value head a query head, and fewer tensor ranks than these") {
     check_layouts<grouped_runs>(grouped(8), {{.tp = 2}, {.dp = 2, .tp = 4}}, {0, 1});
 }
+TEST_CASE("faults: keys and values of grouped queries that go round a ring") {
+    run_factors f = grouped(2);
+    f.choices.exchange = nn::context_exchange::ring;
+    check_layouts<grouped_runs>(
+        f, {{.cp = 2}, {.cp = 4}, {.tp = 2, .cp = 2}, {.pp = 2, .cp = 4}, {.dp = 2, .cp = 2, .ep = 2}}, {0, 3});
+}
 
 }  // namespace fathom::test

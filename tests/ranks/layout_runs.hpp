@@ -9,6 +9,7 @@
 #include <fathom/comm.hpp>
 #include <fathom/core/random_stream.hpp>
 #include <fathom/models/families.hpp>
+#include <fathom/models/share.hpp>
 #include <fathom/train/pretrained.hpp>
 #include <map>
 #include <mutex>
@@ -35,7 +36,8 @@ struct run_factors {
         return c;
     }();
     nn::recomputation again{};
-    integer sequences = 16;  // of a step, over all replicas
+    models::share_choices choices{};  // of split models
+    integer sequences = 16;           // of a step, over all replicas
     integer steps = 5;
     bool packed = true, ragged = true;  // documents in a sequence; labels that are ignored
     double balance = 0.05;
@@ -160,7 +162,7 @@ template <class Family, class T> struct layout_runs {
     template <class Wrap> static history on(const train::layout_facts& layout, const run_factors& f, const Wrap& wrap) {
         history seen;
         std::mutex mutex;
-        const auto model = Family::template transformer<T, true>(f.config, f.again);
+        const auto model = models::chosen(Family::template transformer<T, true>(f.config, f.again), f.choices);
         comm::threads::run(layout.mesh.ranks(), [&](auto& mine) {
             auto ranks = wrap(mine);
             split_engine engine{model, {.batch = shape, .workers = 1}, 0, optim::adamw_facts{}, comm::link{*ranks},

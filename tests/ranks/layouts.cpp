@@ -27,7 +27,7 @@ std::vector<degrees> all_degrees() {
 }  // namespace
 
 TEST_CASE("layouts: every combination of degrees gives one rank's numbers") {
-    const run_factors factors;
+    run_factors factors;
     const history expected = runs::alone(factors);
     const char* only = std::getenv("FATHOM_ONLY");
     integer count = 0;
@@ -38,8 +38,14 @@ TEST_CASE("layouts: every combination of degrees gives one rank's numbers") {
         const std::string text = text_of_layout(layout);
         if (only != nullptr && text.find(only) == std::string::npos) continue;
         CAPTURE(text);
-        compare(runs::on(layout, factors), expected, true);
-        ++count;
+        for (const auto exchange : {nn::context_exchange::all_gather, nn::context_exchange::ring}) {
+            if (exchange == nn::context_exchange::ring && d.cp == 1) continue;
+            const bool in_a_ring = exchange == nn::context_exchange::ring;
+            CAPTURE(in_a_ring);
+            factors.choices.exchange = exchange;
+            compare(runs::on(layout, factors), expected, true);
+            ++count;
+        }
     }
     MESSAGE(count, " layouts");
     if (only == nullptr) CHECK(count >= 60);

@@ -19,6 +19,7 @@ struct delayed {
     integer micro_batches = 2;
     integer zero = 0, shard_within = 0;
     routing load = routing::as_learned;
+    nn::context_exchange exchange = nn::context_exchange::all_gather;
 };
 template <class Schedule> constexpr auto made = &schedule::built::of<Schedule>;
 
@@ -39,6 +40,8 @@ constexpr delayed layouts[] = {
      .stages = 4,
      .micro_batches = 4,
      .zero = 1},
+    {.mesh = {.pp = 2, .cp = 4}, .stages = 2, .exchange = nn::context_exchange::ring},
+    {.mesh = {.dp = 2, .tp = 2, .cp = 2}, .zero = 3, .exchange = nn::context_exchange::ring},
     {.mesh = {.pp = 2, .cp = 2},
      .schedule = made<schedule::interleaved_one_f_one_b<2>>,
      .stages = 4,
@@ -51,6 +54,7 @@ void check_seeds(const delayed& of, std::uint64_t first, std::uint64_t count) {
     f.sequences = of.mesh.dp * of.micro_batches * runs::shape.sequences;
     f.steps = 2;
     f.load = of.load;
+    f.choices.exchange = of.exchange;
     const train::layout_facts layout{.mesh = of.mesh,
                                      .zero = of.zero,
                                      .shard_within = of.shard_within,
