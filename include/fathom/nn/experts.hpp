@@ -54,7 +54,7 @@ template <class T> struct experts {
     struct buffers {
         matrix<A> bias;  // [1, n_routed_experts]; empty where the family has none
         matrix<integer> load;
-        layer_routes routes;
+        layer_routes routes{};
     };
     struct saved {
         tensor<const T, axis::tokens, axis::hidden> x;
