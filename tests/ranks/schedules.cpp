@@ -48,6 +48,7 @@ TEST_CASE("schedules: one copy of the parameters gives every bit of one rank in 
 
 TEST_CASE("schedules: a batch of more micro-batches than there is room for is refused, of fewer it is taken") {
     run_factors f;
+    f.sequences = 8;
     const auto model = models::latent_family::transformer<float, true>(f.config);
     comm::threads::run(2, [&](auto& mine) {
         runs::split_engine engine{model,
@@ -60,7 +61,6 @@ TEST_CASE("schedules: a batch of more micro-batches than there is room for is re
                                    .layers = stages_for(2, f.config),
                                    .micro_batches = 2}};
         engine.initialise(1);
-        f.sequences = 8;
         const layout_batch batch{f, 0};
         CHECK(engine.step(batch.part(0, 2), {}).tokens == 2 * layout_length);
         CHECK(engine.step(batch.part(0, 4), {}).tokens == 4 * layout_length);
