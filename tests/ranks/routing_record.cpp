@@ -199,15 +199,21 @@ TEST_CASE("routing record: a file has it whole, and other files are refused") {
     const routing_record read = train::load_routes(folder / "routes.safetensors");
     CHECK(read.of() == routes.of());
     CHECK(read.ids() == routes.ids());
-    const std::vector<std::int64_t> numbers(6);
-    const auto with = [&](std::vector<std::int64_t> shape) {
-        const std::vector<safetensors::stored_tensor> tensors{
+    std::vector<std::int64_t> numbers(6);
+    const std::int64_t experts = 8;
+    const auto with = [&](std::vector<std::int64_t> shape, bool whole = false) {
+        std::vector<safetensors::stored_tensor> tensors{
             {"ids", safetensors::dtype::i64, shape, std::as_bytes(std::span{numbers}), {}}};
+        if (whole)
+            tensors.push_back({"experts", safetensors::dtype::i64, {}, std::as_bytes(std::span{&experts, 1}), {}});
         safetensors::write(folder / "other.safetensors", tensors);
         return message_of([&] { (void)train::load_routes(folder / "other.safetensors"); });
     };
     CHECK(with({2, 3}).ends_with("found shape [2, 3], expected [layers, sequences, length, top_k]"));
     CHECK(with({1, 1, 2, 3}).find("\"experts\"") != std::string::npos);
+    numbers[4] = (std::int64_t{1} << 32) + 1;  // 1, if it were cut to 32 bits
+    CHECK(with({1, 1, 2, 3}, true)
+              .ends_with("found 4294967297 at index 4, expected an expert in [0, 8), or -1 for none"));
 }
 
 TEST_CASE("routing record: routes that do not fit are refused") {

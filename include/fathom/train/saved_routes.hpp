@@ -23,7 +23,8 @@ inline void save_routes(const routing_record& routes, const std::string& path) {
     safetensors::write(path, tensors);
 }
 
-/// Reads what save_routes wrote; whether it fits is looked at where it is followed. Errors: another file, named.
+/// Reads what save_routes wrote; whether it fits is looked at where it is followed. Errors: another file, or a number
+/// that is no expert's, named.
 [[nodiscard]] inline routing_record load_routes(const std::string& path) {
     const safetensors::file from{path};
     const safetensors::stored_tensor& stored = from.at("ids");
@@ -35,7 +36,12 @@ inline void save_routes(const routing_record& routes, const std::string& path) {
     integer experts = 0;
     safetensors::read_as(from.at("experts"), std::span{&experts, 1});
     routing_record routes{{stored.shape[0], stored.shape[1], stored.shape[2], experts, stored.shape[3]}};
-    for (std::size_t i = 0; i < numbers.size(); ++i) routes.ids()[i] = static_cast<std::int32_t>(numbers[i]);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (numbers[i] < -1 || numbers[i] >= experts)
+            fail(stored.place(), "found ", numbers[i], " at index ", i, ", expected an expert in [0, ", experts,
+                 "), or -1 for none");
+        routes.ids()[i] = static_cast<std::int32_t>(numbers[i]);
+    }
     return routes;
 }
 
