@@ -25,17 +25,16 @@ namespace fathom::test {
 /// Their entries, so that all of them are made.
 template <class... Kernels> int make() { return (0 + ... + (cuda::kernel_entry<Kernels> != nullptr)); }
 
-template <class T, int QkDim, int VDim> int make_plain_attention() {
-    return make<ops::attention_plain_forward_kernel<T, QkDim, VDim>,
-                ops::attention_plain_keys_backward_kernel<T, QkDim, VDim>,
-                ops::attention_plain_queries_backward_kernel<T, QkDim, VDim>>();
-}
-
 /// Attention of heads of these widths.
 template <int QkDim, int VDim> int make_attention() {
     return make<ops::attention_forward_kernel<QkDim, VDim>, ops::attention_keys_backward_kernel<QkDim, VDim>,
-                ops::attention_queries_backward_kernel<QkDim, VDim>>() +
-           make_plain_attention<float, QkDim, VDim>() + make_plain_attention<double, QkDim, VDim>();
+                ops::attention_queries_backward_kernel<QkDim, VDim>>();
+}
+
+/// Attention of any heads, with results and gradients in G.
+template <class T, class G> int make_plain_attention() {
+    return make<ops::attention_plain_forward_kernel<T, G>, ops::attention_plain_keys_backward_kernel<T, G>,
+                ops::attention_plain_queries_backward_kernel<T, G>>();
 }
 
 /// Those that read and write a number format, in all three.
@@ -70,6 +69,8 @@ int all() {
                 ops::product_kernel<float, bf16, bf16>, ops::product_kernel<float, float, bf16>,
                 ops::balance_loss_kernel>() +
            make_attention<192, 128>() + make_attention<128, 128>() + make_attention<64, 64>() +
+           make_plain_attention<bf16, bf16>() + make_plain_attention<bf16, float>() +
+           make_plain_attention<float, float>() + make_plain_attention<double, double>() +
            make<ops::add_load_kernel, ops::count_rows_kernel, ops::place_groups_kernel, ops::place_rows_kernel,
                 optim::sum_kernel, optim::clip_kernel, ops::quantise_rows_kernel<bf16>,
                 ops::quantise_rows_kernel<float>, ops::quantise_blocks_kernel<bf16>, ops::quantise_blocks_kernel<float>,

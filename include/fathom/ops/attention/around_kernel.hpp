@@ -4,6 +4,7 @@
 #include <fathom/core/bytes.hpp>
 #include <fathom/core/number.hpp>
 #include <fathom/device/block/reduce.hpp>
+#include <fathom/ops/attention/detail/held_runs.hpp>
 
 namespace fathom::ops {
 
@@ -30,23 +31,27 @@ template <class T> struct attention_means_kernel {
     }
 };
 
-/// Last launch, where heads share a part of their keys: dshared[tokens, shared_dim] = the parts of all kv heads, added
-/// in order. shared_parts[tokens, kv_heads * shared_dim]; a block a token.
-template <class T> struct attention_shared_kernel {
-    using A = accumulator_t<T>;
+/// Last launch, where heads share a part of their keys: dshared[tokens, shared_dim] (+)= the parts of all kv heads,
+/// added in order, in the rows of `keys`. G is T or its accumulator; shared_parts[tokens, kv_heads * shared_dim]; a
+/// block a token.
+template <class G> struct attention_shared_kernel {
+    using A = accumulator_t<G>;
     static constexpr const char* name = "attention_shared";
     static constexpr int threads = 64;
-    static constexpr integer blocks(integer tokens) { return tokens; }
+
+    detail::attention::held_runs keys;
+
+    [[nodiscard]] constexpr integer blocks(integer sequences) const { return sequences * keys.places; }
 
     template <class Block>
-    FATHOM_DEVICE void operator()(Block& block, device::rows<Block, T> dshared,
-                                  device::rows<Block, const A> shared_parts) const {
-        const integer token = block.block_rank();
+    FATHOM_DEVICE void operator()(Block& block, device::rows<Block, G> dshared,
+                                  device::rows<Block, const A> shared_parts, bool accumulate) const {
+        const integer row = keys.at(block.block_rank() / keys.places, block.block_rank() % keys.places).row;
         for (integer c = block.thread_rank(); c < dshared.width; c += block.size()) {
             A sum{};
             for (integer at = c; at < shared_parts.width; at += dshared.width)
-                sum += static_cast<A>(shared_parts(token, at));
-            dshared(token, c) = static_cast<T>(sum);
+                sum += static_cast<A>(shared_parts(row, at));
+            dshared(row, c) = static_cast<G>(accumulate ? static_cast<A>(static_cast<G>(dshared(row, c))) + sum : sum);
         }
     }
 };
